@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "ecfs/lower.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+
+namespace ecfs::lower {
+namespace {
+
+std::unique_ptr<Hook> g_hook_owner;
+std::atomic<const Hook*> g_hook{nullptr};
+
+Verdict ask(Op op, int fd, const char* name = nullptr, std::uint64_t offset = 0, std::size_t length = 0) {
+  const Hook* hook = g_hook.load(std::memory_order_acquire);
+  if (!hook) [[likely]]
+    return {};
+  return (*hook)({op, fd, name, offset, length});
+}
+
+// Runs `call` (which returns -1 and sets errno) until a signal does not cut it; -1 with errno set on failure.
+template <class F>
+auto retry(F call) {
+  for (;;) {
+    const auto r = call();
+    if (r != -1 || errno != EINTR) return r;
+  }
+}
+
+template <class F>
+Result<void> simple(Op op, int fd, const char* name, F call) {
+  if (const Verdict v = ask(op, fd, name); v.error) return errno_code(v.error);
+  if (retry(call) == -1) return last_errno();
+  return {};
+}
+
+// "/proc/self/fd/N" or "/proc/self/fd/N/name": the *at form that the xattr calls lack, and the way to an O_PATH descriptor.
+struct ProcPath {
+  char text[PATH_MAX];
+  explicit ProcPath(int fd, const char* name = nullptr) {
+    std::snprintf(text, sizeof text, name ? "/proc/self/fd/%d/%s" : "/proc/self/fd/%d", fd, name);
+  }
+};
+
+}  // namespace
+
+void set_hook(Hook hook) {
+  g_hook.store(nullptr, std::memory_order_release);
+  g_hook_owner = hook ? std::make_unique<Hook>(std::move(hook)) : nullptr;
+  g_hook.store(g_hook_owner.get(), std::memory_order_release);
+}
+
+Result<UniqueFd> open_at(int dir, const char* name, int flags, mode_t mode) {
+  if (const Verdict v = ask(Op::open, dir, name); v.error) return errno_code(v.error);
+  const int fd = retry([&] { return ::openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, mode); });
+  if (fd < 0) return last_errno();
+  return UniqueFd(fd);
+}
+
+Result<UniqueFd> open_path(const std::string& path, int flags) {
+  const int fd = retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC); });
+  if (fd < 0) return last_errno();
+  return UniqueFd(fd);
+}
+
+Result<UniqueFd> reopen(int fd, int flags) {
+  if (const Verdict v = ask(Op::open, fd); v.error) return errno_code(v.error);
+  const ProcPath path(fd);
+  const int n = retry([&] { return ::open(path.text, flags | O_CLOEXEC); });
+  if (n < 0) return last_errno();
+  return UniqueFd(n);
+}
+
+Result<UniqueFd> dup_fd(int fd) {
+  const int n = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (n < 0) return last_errno();
+  return UniqueFd(n);
+}
+
+Result<std::size_t> pread(int fd, std::span<std::uint8_t> out, std::uint64_t off) {
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const Verdict v = ask(Op::pread, fd, nullptr, off + done, out.size() - done);
+    if (v.error == EINTR) continue;
+    if (v.error) return errno_code(v.error);
+    const std::size_t want = std::min(out.size() - done, std::max<std::size_t>(v.limit, 1));
+    const ssize_t n = retry([&] { return ::pread(fd, out.data() + done, want, static_cast<off_t>(off + done)); });
+    if (n < 0) return last_errno();
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+Written pwrite(int fd, std::span<const std::uint8_t> in, std::uint64_t off) {
+  Written w;
+  while (w.bytes < in.size()) {
+    const Verdict v = ask(Op::pwrite, fd, nullptr, off + w.bytes, in.size() - w.bytes);
+    if (v.error == EINTR) continue;
+    if (v.error) {
+      w.error = errno_code(v.error);
+      return w;
+    }
+    const std::size_t want = std::min(in.size() - w.bytes, std::max<std::size_t>(v.limit, 1));
+    const ssize_t n = retry([&] { return ::pwrite(fd, in.data() + w.bytes, want, static_cast<off_t>(off + w.bytes)); });
+    if (n <= 0) {
+      w.error = n < 0 ? last_errno() : errno_code(EIO);
+      return w;
+    }
+    w.bytes += static_cast<std::size_t>(n);
+  }
+  return w;
+}
+
+Result<void> ftruncate(int fd, std::uint64_t size) {
+  if (const Verdict v = ask(Op::ftruncate, fd, nullptr, size); v.error) return errno_code(v.error);
+  if (retry([&] { return ::ftruncate(fd, static_cast<off_t>(size)); }) == -1) return last_errno();
+  return {};
+}
+
+Result<void> fallocate(int fd, int mode, std::uint64_t off, std::uint64_t len) {
+  if (const Verdict v = ask(Op::fallocate, fd, nullptr, off, len); v.error) return errno_code(v.error);
+  if (retry([&] { return ::fallocate(fd, mode, static_cast<off_t>(off), static_cast<off_t>(len)); }) == -1)
+    return last_errno();
+  return {};
+}
+
+Result<std::uint64_t> seek(int fd, std::uint64_t off, int whence) {
+  if (const Verdict v = ask(Op::seek, fd, nullptr, off); v.error) return errno_code(v.error);
+  const off_t r = ::lseek(fd, static_cast<off_t>(off), whence);
+  if (r < 0) return last_errno();
+  return static_cast<std::uint64_t>(r);
+}
+
+Result<void> fsync(int fd, bool data_only) {
+  return simple(Op::fsync, fd, nullptr, [&] { return data_only ? ::fdatasync(fd) : ::fsync(fd); });
+}
+
+void will_need(int fd, std::uint64_t off, std::uint64_t len) noexcept {
+  ::posix_fadvise(fd, static_cast<off_t>(off), static_cast<off_t>(len), POSIX_FADV_WILLNEED);
+}
+
+bool set_noatime(int fd, bool on) noexcept {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, on ? flags | O_NOATIME : flags & ~O_NOATIME) == 0;
+}
+
+Result<struct stat> stat_fd(int fd) {
+  if (const Verdict v = ask(Op::stat, fd); v.error) return errno_code(v.error);
+  struct stat st;
+  if (::fstat(fd, &st) < 0) return last_errno();
+  return st;
+}
+
+Result<struct stat> stat_at(int dir, const char* name) {
+  if (const Verdict v = ask(Op::stat, dir, name); v.error) return errno_code(v.error);
+  struct stat st;
+  if (::fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) return last_errno();
+  return st;
+}
+
+Result<struct statvfs> statvfs(int fd) {
+  if (const Verdict v = ask(Op::statvfs, fd); v.error) return errno_code(v.error);
+  struct statvfs st;
+  if (retry([&] { return ::fstatvfs(fd, &st); }) < 0) return last_errno();
+  return st;
+}
+
+Result<void> mkdir_at(int dir, const char* name, mode_t mode) {
+  return simple(Op::mkdir, dir, name, [&] { return ::mkdirat(dir, name, mode); });
+}
+
+Result<void> mknod_at(int dir, const char* name, mode_t mode, dev_t rdev) {
+  return simple(Op::mknod, dir, name, [&] { return ::mknodat(dir, name, mode, rdev); });
+}
+
+Result<void> symlink_at(const char* target, int dir, const char* name) {
+  return simple(Op::symlink, dir, name, [&] { return ::symlinkat(target, dir, name); });
+}
+
+Result<void> link_at(int from_dir, const char* from, int to_dir, const char* to) {
+  return simple(Op::link, to_dir, to, [&] { return ::linkat(from_dir, from, to_dir, to, 0); });
+}
+
+Result<void> link_fd(int fd, int to_dir, const char* to) {
+  const ProcPath path(fd);
+  return simple(Op::link, to_dir, to, [&] { return ::linkat(AT_FDCWD, path.text, to_dir, to, AT_SYMLINK_FOLLOW); });
+}
+
+Result<void> unlink_at(int dir, const char* name, bool directory) {
+  return simple(Op::unlink, dir, name, [&] { return ::unlinkat(dir, name, directory ? AT_REMOVEDIR : 0); });
+}
+
+Result<void> rename_at(int from_dir, const char* from, int to_dir, const char* to, unsigned flags) {
+  return simple(Op::rename, to_dir, to,
+                [&] { return static_cast<int>(::renameat2(from_dir, from, to_dir, to, flags)); });
+}
+
+Result<std::string> readlink_at(int dir, const char* name) {
+  if (const Verdict v = ask(Op::readlink, dir, name); v.error) return errno_code(v.error);
+  char text[PATH_MAX];
+  const ssize_t n = ::readlinkat(dir, name, text, sizeof text);
+  if (n < 0) return last_errno();
+  return std::string(text, static_cast<std::size_t>(n));
+}
+
+Result<void> chmod_at(int dir, const char* name, mode_t mode) {
+  static std::atomic<bool> have_fchmodat2{true};
+  if (have_fchmodat2.load(std::memory_order_relaxed)) {
+    const auto r = simple(Op::chmod, dir, name, [&] {
+      return static_cast<int>(::syscall(SYS_fchmodat2, dir, name, mode, AT_SYMLINK_NOFOLLOW));
+    });
+    if (r || !is_errno(r.error(), ENOSYS)) return r;
+    have_fchmodat2.store(false, std::memory_order_relaxed);
+  }
+  const auto fd = open_at(dir, name, O_PATH);
+  if (!fd) return fd.error();
+  return chmod_fd(fd->get(), mode);
+}
+
+Result<void> chown_at(int dir, const char* name, uid_t uid, gid_t gid) {
+  return simple(Op::chown, dir, name, [&] { return ::fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW); });
+}
+
+Result<void> utimens_at(int dir, const char* name, const timespec times[2]) {
+  return simple(Op::utimens, dir, name, [&] { return ::utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW); });
+}
+
+Result<void> chmod_fd(int fd, mode_t mode) {
+  const ProcPath path(fd);
+  return simple(Op::chmod, fd, nullptr, [&] { return ::chmod(path.text, mode); });
+}
+
+Result<void> chown_fd(int fd, uid_t uid, gid_t gid) {
+  return simple(Op::chown, fd, nullptr, [&] { return ::fchownat(fd, "", uid, gid, AT_EMPTY_PATH); });
+}
+
+Result<void> utimens_fd(int fd, const timespec times[2]) {
+  const ProcPath path(fd);
+  return simple(Op::utimens, fd, nullptr, [&] { return ::utimensat(AT_FDCWD, path.text, times, 0); });
+}
+
+Result<std::string> getxattr(int fd, const char* name, const char* attr) {
+  if (const Verdict v = ask(Op::getxattr, fd, attr); v.error) return errno_code(v.error);
+  const ProcPath path(fd, name);
+  const auto call = name ? ::lgetxattr : ::getxattr;
+  std::string value(256, '\0');
+  for (;;) {
+    const ssize_t n = call(path.text, attr, value.data(), value.size());
+    if (n >= 0) {
+      value.resize(static_cast<std::size_t>(n));
+      return value;
+    }
+    if (errno != ERANGE) return last_errno();
+    const ssize_t need = call(path.text, attr, nullptr, 0);
+    if (need < 0) return last_errno();
+    value.resize(static_cast<std::size_t>(need) + 1);
+  }
+}
+
+Result<void> setxattr(int fd, const char* name, const char* attr, std::string_view value, int flags) {
+  const ProcPath path(fd, name);
+  const auto call = name ? ::lsetxattr : ::setxattr;
+  return simple(Op::setxattr, fd, attr, [&] { return call(path.text, attr, value.data(), value.size(), flags); });
+}
+
+Result<std::vector<std::string>> listxattr(int fd, const char* name) {
+  if (const Verdict v = ask(Op::listxattr, fd, name); v.error) return errno_code(v.error);
+  const ProcPath path(fd, name);
+  const auto call = name ? ::llistxattr : ::listxattr;
+  std::string text(1024, '\0');
+  for (;;) {
+    const ssize_t n = call(path.text, text.data(), text.size());
+    if (n >= 0) {
+      text.resize(static_cast<std::size_t>(n));
+      break;
+    }
+    if (errno != ERANGE) return last_errno();
+    const ssize_t need = call(path.text, nullptr, 0);
+    if (need < 0) return last_errno();
+    text.resize(static_cast<std::size_t>(need) + 1024);
+  }
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < text.size();) {
+    names.emplace_back(text.c_str() + at);
+    at += names.back().size() + 1;
+  }
+  return names;
+}
+
+Result<void> removexattr(int fd, const char* name, const char* attr) {
+  const ProcPath path(fd, name);
+  const auto call = name ? ::lremovexattr : ::removexattr;
+  return simple(Op::removexattr, fd, attr, [&] { return call(path.text, attr); });
+}
+
+Result<void> read_dir(int fd, std::uint64_t off, const std::function<bool(const Dirent&)>& each) {
+  if (::lseek(fd, static_cast<off_t>(off), SEEK_SET) < 0) return last_errno();
+  alignas(dirent64) char buffer[32768];
+  for (;;) {
+    if (const Verdict v = ask(Op::getdents, fd); v.error) return errno_code(v.error);
+    const ssize_t n = retry([&] { return ::getdents64(fd, buffer, sizeof buffer); });
+    if (n < 0) return last_errno();
+    if (n == 0) return {};
+    for (ssize_t at = 0; at < n;) {
+      const auto* d = reinterpret_cast<const dirent64*>(buffer + at);
+      at += d->d_reclen;
+      if (!each({d->d_ino, static_cast<std::uint64_t>(d->d_off), d->d_type, d->d_name})) return {};
+    }
+  }
+}
+
+Result<void> lock(int fd, bool exclusive) {
+  return simple(Op::flock, fd, nullptr, [&] { return ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB); });
+}
+
+}  // namespace ecfs::lower
