@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "ecfs/name_cipher.hpp"
+
+#include <algorithm>
+
+#include "ecfs/endian.hpp"
+
+namespace ecfs {
+namespace {
+
+constexpr std::size_t kEpochSize = 4;
+constexpr std::size_t kSealedExtra = kEpochSize + kSealOverhead;  // 44
+constexpr std::size_t kXattrNameMax = 255;                        // XATTR_NAME_MAX, xattr(7)
+
+std::string epoch_bytes(Epoch epoch) {
+  std::uint8_t raw[kEpochSize];
+  store_le<std::uint32_t>(raw, epoch);
+  return std::string(reinterpret_cast<const char*>(raw), sizeof raw);
+}
+
+// The keys of the epoch that stands at the front of `sealed`.
+const EpochKeys* keys_of(const KeyRing& keys, std::string_view sealed) {
+  if (sealed.size() < kSealedExtra) return nullptr;
+  return keys.find(load_le<std::uint32_t>(as_bytes(sealed).data()));
+}
+
+}  // namespace
+
+std::string LowerName::name_file() const {
+  return std::string(kLongNamePrefix) + name.substr(kLongPrefix.size());
+}
+
+Result<LowerName> encode_name(const EpochKeys& keys, const DirId& dir, std::string_view plain,
+                              std::size_t long_name_max) {
+  if (plain.empty() || plain.size() > kNameMax) return errno_code(plain.empty() ? ENOENT : ENAMETOOLONG);
+  // Padding hides the length to 16 bytes; a name holds no NUL, so cutting at the first one undoes it.
+  std::string padded(plain);
+  padded.resize((plain.size() + 15) / 16 * 16, '\0');
+  auto sealed = keys.names.seal(dir, padded);
+  if (!sealed) return sealed.error();
+  LowerName out;
+  out.name = base64url(as_bytes(*sealed));
+  if (out.name.size() > long_name_max) {
+    out.encoded = std::move(out.name);
+    out.name = std::string(kLongPrefix) + hash_name(out.encoded);
+  }
+  return out;
+}
+
+Result<std::string> decode_name(const EpochKeys& keys, const DirId& dir, std::string_view encoded) {
+  const auto sealed = from_base64url(encoded);
+  if (!sealed || sealed->size() % 16 != 0) return Errc::damaged_name;
+  auto padded = keys.names.open(dir, *sealed);
+  if (!padded) return padded.error();
+  const std::size_t end = std::min(padded->find('\0'), padded->size());
+  if (end == 0 || end + 16 <= padded->size() || end > kNameMax ||
+      padded->find_first_not_of('\0', end) != std::string::npos || padded->find('/') != std::string::npos)
+    return Errc::damaged_name;
+  padded->resize(end);
+  if (*padded == "." || *padded == "..") return Errc::damaged_name;
+  return padded;
+}
+
+std::string seal_target(const EpochKeys& keys, std::string_view target) {
+  std::string sealed = epoch_bytes(keys.epoch);
+  sealed += seal_value(keys.link.bytes(), as_bytes(sealed), target);
+  return base64url(as_bytes(sealed));
+}
+
+Result<std::string> open_target(const KeyRing& keys, std::string_view text) {
+  const auto sealed = from_base64url(text);
+  if (!sealed) return Errc::damaged_name;
+  const EpochKeys* k = keys_of(keys, *sealed);
+  if (!k) return Errc::damaged_name;
+  const std::string_view view(*sealed);
+  return open_value(k->link.bytes(), as_bytes(view.substr(0, kEpochSize)), view.substr(kEpochSize));
+}
+
+std::optional<std::size_t> target_length(std::size_t text_length) noexcept {
+  if (text_length % 4 == 1) return std::nullopt;
+  const std::size_t sealed = text_length * 3 / 4;
+  if (sealed <= kSealedExtra) return std::nullopt;
+  return sealed - kSealedExtra;
+}
+
+std::string target_file(std::string_view text) { return std::string(kTargetPrefix) + hash_name(text); }
+
+Result<LowerXattr> encode_xattr_name(const EpochKeys& keys, std::string_view name) {
+  auto sealed = keys.xattr_names.seal({}, name);
+  if (!sealed) return sealed.error();
+  LowerXattr out;
+  out.name = std::string(kXattrPrefix) + base64url(as_bytes(*sealed));
+  if (out.name.size() > kXattrNameMax) {
+    out.is_long = true;
+    out.name = std::string(kXattrLongPrefix) + hash_name(*sealed);
+  }
+  return out;
+}
+
+Result<std::string> decode_xattr_name(const EpochKeys& keys, std::string_view lower_name) {
+  if (!lower_name.starts_with(kXattrPrefix)) return Errc::damaged_name;
+  const auto sealed = from_base64url(lower_name.substr(kXattrPrefix.size()));
+  if (!sealed) return Errc::damaged_name;
+  auto name = keys.xattr_names.open({}, *sealed);
+  if (!name) return name;
+  // It is listed between NULs.
+  if (name->find('\0') != std::string::npos) return Errc::damaged_name;
+  return name;
+}
+
+bool is_long_xattr(std::string_view lower_name) noexcept {
+  return lower_name.starts_with(kXattrLongPrefix) && lower_name.size() == kXattrLongPrefix.size() + kHashLength;
+}
+
+namespace {
+
+std::string xattr_ad(Epoch epoch, const LowerXattr& lower, std::string_view name) {
+  std::string ad = epoch_bytes(epoch);
+  ad += lower.is_long ? std::string_view(lower.name) : name;
+  return ad;
+}
+
+// The sealed content under the epoch that it names: the value, or name length 2 | name | value.
+Result<std::string> open_xattr(const KeyRing& keys, const LowerXattr& lower, std::string_view name,
+                               std::string_view sealed) {
+  const EpochKeys* k = keys_of(keys, sealed);
+  if (!k) return Errc::damaged_name;
+  return open_value(k->xattr.bytes(), as_bytes(xattr_ad(k->epoch, lower, name)), sealed.substr(kEpochSize));
+}
+
+// Splits the content of a long xattr; the name's length, or an error.
+Result<std::size_t> long_name_length(std::string_view content) {
+  if (content.size() < 2) return Errc::damaged_name;
+  const std::size_t n = load_le<std::uint16_t>(as_bytes(content).data());
+  if (n == 0 || content.size() < 2 + n || content.substr(2, n).find('\0') != std::string_view::npos)
+    return Errc::damaged_name;
+  return n;
+}
+
+}  // namespace
+
+std::string seal_xattr_value(const EpochKeys& keys, const LowerXattr& lower, std::string_view name,
+                             std::string_view value) {
+  std::string content;
+  if (lower.is_long) {
+    std::uint8_t length[2];
+    store_le<std::uint16_t>(length, static_cast<std::uint16_t>(name.size()));
+    content.assign(reinterpret_cast<const char*>(length), sizeof length);
+    content += name;
+  }
+  content += value;
+  return epoch_bytes(keys.epoch) + seal_value(keys.xattr.bytes(), as_bytes(xattr_ad(keys.epoch, lower, name)), content);
+}
+
+Result<std::string> open_xattr_value(const KeyRing& keys, const LowerXattr& lower, std::string_view name,
+                                     std::string_view sealed) {
+  auto content = open_xattr(keys, lower, name, sealed);
+  if (!content || !lower.is_long) return content;
+  const auto n = long_name_length(*content);
+  if (!n) return n.error();
+  if (content->compare(2, *n, name) != 0) return Errc::damaged_name;
+  return content->substr(2 + *n);
+}
+
+Result<std::string> long_xattr_name(const KeyRing& keys, std::string_view lower_name, std::string_view sealed) {
+  const auto content = open_xattr(keys, {std::string(lower_name), true}, {}, sealed);
+  if (!content) return content.error();
+  const auto n = long_name_length(*content);
+  if (!n) return n.error();
+  return content->substr(2, *n);
+}
+
+}  // namespace ecfs
