@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "daemon/node.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ecfs::daemon {
+namespace {
+
+std::unique_ptr<char[]> copy_name(const std::string& name) {
+  auto p = std::make_unique<char[]>(name.size() + 1);
+  std::memcpy(p.get(), name.c_str(), name.size() + 1);
+  return p;
+}
+
+}  // namespace
+
+NodePtr NodeTable::make_root(NodeKey key) {
+  root_ = std::make_shared<Node>(key, S_IFDIR);
+  root_->lookups_ = 1;
+  const std::lock_guard lock(mutex_);
+  nodes_.emplace(key, root_);
+  return root_;
+}
+
+NodePtr NodeTable::look_up(NodeKey key, mode_t mode, std::optional<Link> link) {
+  std::shared_ptr<UniqueFd> unpinned;
+  const std::lock_guard lock(mutex_);
+  NodePtr& slot = nodes_[key];
+  // Another type under the same number: the lower directory was changed beneath us, and the old object is gone.
+  if (!slot || slot->type != (mode & S_IFMT)) slot = std::make_shared<Node>(key, mode);
+  ++slot->lookups_;
+  if (link) {
+    add_locked(*slot, *link);
+    if (slot->pin_) {  // linkat gave it a name again
+      unpinned = slot->pin_;
+      set_pin_locked(*slot, nullptr);
+    }
+  }
+  return slot;
+}
+
+NodePtr NodeTable::find(NodeKey key) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = nodes_.find(key);
+  return it == nodes_.end() ? nullptr : it->second;
+}
+
+void NodeTable::forget(const NodePtr& node, std::uint64_t count) {
+  if (node == root_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    node->lookups_ -= std::min(node->lookups_, count);
+    if (node->lookups_ > 0) return;
+    const auto it = nodes_.find(node->key);
+    if (it != nodes_.end() && it->second == node) nodes_.erase(it);
+    if (node->pin_) set_pin_locked(*node, nullptr);
+  }
+  // The descriptors close here, outside the lock.
+  if (node->type == S_IFDIR)
+    dirs.drop(*node);
+  else
+    files.drop(*node);
+}
+
+std::optional<Link> NodeTable::where(const Node& node) const {
+  const std::lock_guard lock(mutex_);
+  if (!node.name_) return std::nullopt;
+  return Link{node.parent_, node.name_.get()};
+}
+
+std::shared_ptr<UniqueFd> NodeTable::pin(const Node& node) const {
+  const std::lock_guard lock(mutex_);
+  return node.pin_;
+}
+
+void NodeTable::set_pin_locked(Node& node, std::shared_ptr<UniqueFd> fd) {
+  if (!node.pin_ && fd) pinned_.fetch_add(1, std::memory_order_relaxed);
+  if (node.pin_ && !fd) pinned_.fetch_sub(1, std::memory_order_relaxed);
+  node.pin_ = std::move(fd);
+}
+
+void NodeTable::set_pin(Node& node, std::shared_ptr<UniqueFd> fd) {
+  const std::lock_guard lock(mutex_);
+  set_pin_locked(node, std::move(fd));
+}
+
+bool NodeTable::only_name(const Node& node, const Link& link) const {
+  const std::lock_guard lock(mutex_);
+  if (node.more_ && !node.more_->empty()) return false;
+  return !node.name_ || (node.parent_ == link.parent && link.name == node.name_.get());
+}
+
+void NodeTable::add_locked(Node& node, const Link& link) {
+  if (!node.name_) {
+    node.parent_ = link.parent;
+    node.name_ = copy_name(link.name);
+    return;
+  }
+  if (node.parent_ == link.parent && link.name == node.name_.get()) return;
+  // A directory has one name: the one of the last lookup is the true one.
+  if (node.type == S_IFDIR) {
+    node.parent_ = link.parent;
+    node.name_ = copy_name(link.name);
+    return;
+  }
+  if (!node.more_) node.more_ = std::make_unique<std::vector<Link>>();
+  if (std::find(node.more_->begin(), node.more_->end(), link) == node.more_->end()) node.more_->push_back(link);
+}
+
+void NodeTable::remove_locked(Node& node, const Link& link) {
+  if (node.name_ && node.parent_ == link.parent && link.name == node.name_.get()) {
+    node.parent_ = nullptr;
+    node.name_ = nullptr;
+    if (node.more_ && !node.more_->empty()) {
+      node.parent_ = node.more_->back().parent;
+      node.name_ = copy_name(node.more_->back().name);
+      node.more_->pop_back();
+    }
+  } else if (node.more_) {
+    std::erase(*node.more_, link);
+  }
+  if (node.more_ && node.more_->empty()) node.more_ = nullptr;
+}
+
+void NodeTable::add_name(Node& node, const Link& link) {
+  const std::lock_guard lock(mutex_);
+  add_locked(node, link);
+}
+
+void NodeTable::remove_name(Node& node, const Link& link) {
+  const std::lock_guard lock(mutex_);
+  remove_locked(node, link);
+}
+
+void NodeTable::move_name(Node& node, const Link& from, const Link& to) {
+  const std::lock_guard lock(mutex_);
+  remove_locked(node, from);
+  add_locked(node, to);
+}
+
+std::size_t NodeTable::size() const {
+  const std::lock_guard lock(mutex_);
+  return nodes_.size();
+}
+
+}  // namespace ecfs::daemon

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Nodes: the lower objects that the kernel knows, keyed by lower (device, inode). A node says where its object is (parent and
+// lower name, for each name that the kernel has looked up); it holds no descriptor. Open directories and files live in two
+// bounded caches beside it, since a home directory has more files than a process may have descriptors.
+//
+// Lock order: NodeTable's mutex, then an OpenCache's mutex. Neither is held across a lower call.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ecfs/encrypted_file.hpp"
+#include "ecfs/format.hpp"
+#include "ecfs/unique_fd.hpp"
+
+namespace ecfs::daemon {
+
+class Node;
+using NodePtr = std::shared_ptr<Node>;
+
+struct NodeKey {
+  dev_t dev = 0;
+  ino_t ino = 0;
+  bool operator==(const NodeKey&) const = default;
+  static NodeKey of(const struct stat& st) noexcept { return {st.st_dev, st.st_ino}; }
+};
+
+// What is kept open for a node; `lru` is its OpenCache's.
+struct Open {
+  virtual ~Open() = default;
+  std::list<std::weak_ptr<Node>>::iterator lru;
+};
+
+struct OpenDir final : Open {
+  UniqueFd fd;               // O_PATH
+  Result<DirRecord> record;  // an error where names can't be read; unused with plain names
+  bool plain_root = false;   // the root of a volume with plain names, which reserves `ecfs.` names
+  OpenDir(UniqueFd f, Result<DirRecord> r) : fd(std::move(f)), record(std::move(r)) {}
+};
+
+struct OpenFile final : Open {
+  std::shared_mutex mutex;  // shared for EncryptedFile's const members, exclusive for the others
+  EncryptedFile file;
+  bool writable;
+  std::atomic<std::uint64_t> next_read{0};  // where a sequential reader would go on
+  OpenFile(EncryptedFile f, bool w) : file(std::move(f)), writable(w) {}
+};
+
+// A name that the kernel knows a node by.
+struct Link {
+  NodePtr parent;
+  std::string name;  // lower
+  bool operator==(const Link&) const = default;
+};
+
+class Node : public std::enable_shared_from_this<Node> {
+ public:
+  Node(NodeKey k, mode_t m) : key(k), type(m & S_IFMT) {}
+  const NodeKey key;
+  const mode_t type;
+  std::atomic<bool> no_capability{false};  // made by us: no security.capability since
+  std::atomic<bool> size_known{false};     // the hint was checked after a session that was cut
+
+ private:
+  friend class NodeTable;
+  template <class T>
+  friend class OpenCache;
+  // Guarded by NodeTable's mutex. Most nodes have one name, which therefore stands in place.
+  std::uint64_t lookups_ = 0;
+  NodePtr parent_;
+  std::unique_ptr<char[]> name_;
+  std::unique_ptr<std::vector<Link>> more_;
+  std::shared_ptr<UniqueFd> pin_;  // O_PATH, once no name is left
+  // Guarded by the OpenCache's mutex.
+  std::shared_ptr<Open> open_;
+};
+
+// Bounded cache of what is open, least recently used out first. What is in use is never closed under its user.
+template <class T>
+class OpenCache {
+ public:
+  explicit OpenCache(std::size_t capacity) : capacity_(capacity) {}
+
+  std::shared_ptr<T> get(Node& node) {
+    const std::lock_guard lock(mutex_);
+    if (!node.open_) return nullptr;
+    list_.splice(list_.begin(), list_, node.open_->lru);
+    return std::static_pointer_cast<T>(node.open_);
+  }
+
+  // The one that is kept: `fresh`, or the one that another thread put first.
+  std::shared_ptr<T> put(const NodePtr& node, std::shared_ptr<T> fresh) {
+    std::vector<std::shared_ptr<Open>> closing;  // closed after the lock is gone
+    const std::lock_guard lock(mutex_);
+    if (node->open_) return std::static_pointer_cast<T>(node->open_);
+    list_.push_front(node);
+    fresh->lru = list_.begin();
+    node->open_ = fresh;
+    for (std::size_t tries = list_.size(); list_.size() > capacity_ && tries > 0; --tries) {
+      const NodePtr oldest = list_.back().lock();
+      if (!oldest) {
+        list_.pop_back();
+      } else if (oldest->open_.use_count() == 1 && oldest != node) {
+        closing.push_back(std::move(oldest->open_));
+        oldest->open_ = nullptr;
+        list_.pop_back();
+      } else {
+        list_.splice(list_.begin(), list_, std::prev(list_.end()));
+      }
+    }
+    return fresh;
+  }
+
+  void drop(Node& node) {
+    std::shared_ptr<Open> closing;
+    const std::lock_guard lock(mutex_);
+    if (!node.open_) return;
+    list_.erase(node.open_->lru);
+    closing.swap(node.open_);
+  }
+
+  std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return list_.size();
+  }
+  std::size_t capacity() const noexcept { return capacity_; }
+
+ private:
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;
+  std::list<std::weak_ptr<Node>> list_;
+};
+
+class NodeTable {
+ public:
+  NodeTable(std::size_t max_dirs, std::size_t max_files) : dirs(max_dirs), files(max_files) {}
+
+  OpenCache<OpenDir> dirs;
+  OpenCache<OpenFile> files;
+
+  // The root has no name and is never forgotten.
+  NodePtr make_root(NodeKey key);
+  const NodePtr& root() const noexcept { return root_; }
+
+  // The kernel looked an object up: one lookup more, the name noted. `link` is none for a file without a name (O_TMPFILE).
+  NodePtr look_up(NodeKey key, mode_t mode, std::optional<Link> link);
+  NodePtr find(NodeKey key) const;
+  // `count` lookups fewer; at none the node goes from the table, with what it has open.
+  void forget(const NodePtr& node, std::uint64_t count);
+
+  // A name of the node; nothing for the root and for a node that has lost its last.
+  std::optional<Link> where(const Node& node) const;
+  std::shared_ptr<UniqueFd> pin(const Node& node) const;
+  void set_pin(Node& node, std::shared_ptr<UniqueFd> fd);
+  // Is `link` the node's only known name? (Then what unlinks it pins the object first.)
+  bool only_name(const Node& node, const Link& link) const;
+
+  void add_name(Node& node, const Link& link);
+  void remove_name(Node& node, const Link& link);
+  void move_name(Node& node, const Link& from, const Link& to);
+
+  std::size_t size() const;
+  std::size_t pinned() const noexcept { return pinned_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const NodeKey& k) const noexcept { return k.ino * 0x9E3779B97F4A7C15u ^ k.dev; }
+  };
+  void add_locked(Node& node, const Link& link);
+  void remove_locked(Node& node, const Link& link);
+  void set_pin_locked(Node& node, std::shared_ptr<UniqueFd> fd);
+
+  mutable std::mutex mutex_;
+  std::unordered_map<NodeKey, NodePtr, Hash> nodes_;
+  NodePtr root_;
+  std::atomic<std::size_t> pinned_{0};
+};
+
+}  // namespace ecfs::daemon
