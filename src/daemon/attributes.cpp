@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Filesystem: attributes, owners, times, extended attributes.
+#include <fcntl.h>
+#include <sys/xattr.h>
+
+#include "daemon/filesystem.hpp"
+#include "ecfs/lower.hpp"
+
+namespace ecfs::daemon {
+namespace {
+
+constexpr std::string_view kUser = "user.";
+constexpr std::string_view kAcl = "system.posix_acl_";
+constexpr std::string_view kCapability = "security.capability";
+constexpr std::size_t kSealedText = 60;  // no sealed target has a shorter text (docs/FORMAT.md)
+
+}  // namespace
+
+Result<std::string> Filesystem::read_target_file(const std::string& name) {
+  const auto fd = lower::open_at(root_dir_->fd.get(), name.c_str(), O_RDONLY | O_NONBLOCK);
+  if (!fd) return is_errno(fd.error(), ENOENT) ? Errc::damaged_name : Result<std::string>(fd.error());
+  std::string text(8192, '\0');
+  const auto n = lower::pread(fd->get(), {reinterpret_cast<std::uint8_t*>(text.data()), text.size()}, 0);
+  if (!n) return n.error();
+  text.resize(*n);
+  if (target_file(text) != name) return Errc::damaged_name;
+  return text;
+}
+
+// From the lower link's length, since reading a link would move its atime; only one that is too short for a sealed target names a file.
+Result<std::uint64_t> Filesystem::symlink_size(int dir, const std::string& name, const struct stat& st) {
+  const auto length = static_cast<std::size_t>(st.st_size);
+  if (const auto n = target_length(length); n && length >= kSealedText) return static_cast<std::uint64_t>(*n);
+  const auto text = lower::readlink_at(dir, name.c_str());
+  if (!text) return text.error();
+  if (!text->starts_with(kTargetPrefix)) return static_cast<std::uint64_t>(length);  // not ours; readlink tells the damage
+  const auto file = lower::stat_at(root_dir_->fd.get(), text->c_str());
+  if (!file) return static_cast<std::uint64_t>(length);
+  return static_cast<std::uint64_t>(target_length(static_cast<std::size_t>(file->st_size)).value_or(length));
+}
+
+// A lower object's attributes as the plaintext's.
+Result<struct stat> Filesystem::plain_attributes(const NodePtr& node, struct stat st) {
+  if (S_ISLNK(st.st_mode)) {
+    const auto size = at_node(
+        node, [&](int dir, const char* name) { return symlink_size(dir, name, st); },
+        [&](int fd) { return symlink_size(fd, "", st); });
+    if (!size) return size.error();
+    st.st_size = static_cast<off_t>(*size);
+    return st;
+  }
+  if (!S_ISREG(st.st_mode)) return st;
+  const auto lower_bytes = static_cast<std::uint64_t>(st.st_size);
+  auto by_hint = plain_size_by_hint(lower_bytes);
+  const bool doubtful = !by_hint || (lower_bytes > 0 && !node->size_known && config_.marker.in_cut(st.st_ctim));
+  if (doubtful) {
+    // Opening asks the last block and sets the hint right. A file that can't be opened so shows what its lower size says.
+    if (const auto file = open_file(node)) {
+      const std::shared_lock lock((*file)->mutex);
+      by_hint = (*file)->file.size();
+      node->size_known = true;
+    } else if (!by_hint) {
+      const std::uint64_t pages = split_lower_size(lower_bytes).pages;
+      by_hint = plain_size_of(pages, payload(pages - 1));
+    }
+  }
+  st.st_size = static_cast<off_t>(*by_hint);
+  return st;
+}
+
+Result<struct stat> Filesystem::attributes(const NodePtr& node) {
+  // What is open answers itself, and under its lock: not in the middle of a write.
+  if (node->type == S_IFREG) {
+    if (const auto file = nodes_.files.get(*node)) {
+      const std::shared_lock lock(file->mutex);
+      auto st = lower::stat_fd(file->file.fd());
+      if (st) st->st_size = static_cast<off_t>(file->file.size());
+      return st;
+    }
+  }
+  const auto st = at_node(
+      node, [](int dir, const char* name) { return lower::stat_at(dir, name); }, [](int fd) { return lower::stat_fd(fd); });
+  if (!st) return st.error();
+  if (NodeKey::of(*st) != node->key) return errno_code(ESTALE);  // the lower directory was changed beneath us
+  return plain_attributes(node, *st);
+}
+
+Result<void> Filesystem::kill_set_ids(OpenFile& file) {
+  const auto st = lower::stat_fd(file.file.fd());
+  if (!st) return st.error();
+  mode_t mode = st->st_mode & 07777;
+  if (mode & S_ISUID) mode &= ~static_cast<mode_t>(S_ISUID);
+  // Set-group-id without group execution is a mandatory lock's mark, not a privilege (chmod(2)).
+  if ((mode & S_ISGID) && (mode & S_IXGRP)) mode &= ~static_cast<mode_t>(S_ISGID);
+  if (mode == (st->st_mode & 07777)) return {};
+  return lower::chmod_fd(file.file.fd(), mode);
+}
+
+Result<struct stat> Filesystem::change_attributes(const NodePtr& node, const AttrChange& change) {
+  if (config_.read_only) return errno_code(EROFS);
+  if (change.mode) {
+    const auto r = at_node(
+        node, [&](int dir, const char* name) { return lower::chmod_at(dir, name, *change.mode & 07777); },
+        [&](int fd) { return lower::chmod_fd(fd, *change.mode & 07777); });
+    if (!r) return r.error();
+    if (node->type == S_IFDIR) nodes_.dirs.drop(*node);  // what could not be read before may be now
+  }
+  if (change.uid || change.gid) {
+    const uid_t uid = change.uid.value_or(static_cast<uid_t>(-1));
+    const gid_t gid = change.gid.value_or(static_cast<gid_t>(-1));
+    const auto r = at_node(
+        node, [&](int dir, const char* name) { return lower::chown_at(dir, name, uid, gid); },
+        [&](int fd) { return lower::chown_fd(fd, uid, gid); });
+    if (!r) return r.error();
+  }
+  if (change.size) {
+    const auto file = writable_file(node);
+    if (file) {
+      const std::unique_lock lock((*file)->mutex);
+      if (const auto r = noted(node, (*file)->file.truncate(*change.size)); !r) return r.error();
+      if (change.kill_suidgid)
+        if (const auto r = kill_set_ids(**file); !r) return r.error();
+    } else if (*change.size == 0 && file.error().category() == ecfs_category()) {
+      // What does not open for its damage can still be emptied.
+      bool writable = false;
+      const auto fd = open_lower(node, writable);
+      if (!fd) return fd.error();
+      if (!writable) return errno_code(EACCES);
+      if (const auto r = lower::ftruncate(fd->get(), 0); !r) return r.error();
+    } else {
+      return file.error();
+    }
+  }
+  if (change.atime || change.mtime) {
+    const timespec omit{0, UTIME_OMIT};
+    const timespec times[2] = {change.atime.value_or(omit), change.mtime.value_or(omit)};
+    const auto r = at_node(
+        node, [&](int dir, const char* name) { return lower::utimens_at(dir, name, times); },
+        [&](int fd) { return lower::utimens_fd(fd, times); });
+    if (!r) return r.error();
+  }
+  return attributes(node);
+}
+
+namespace {
+
+// The newest epoch's name first, while a rotation is under way then the ones before it.
+Result<std::string> find_xattr(const KeyRing& keys, std::string_view name, const std::function<Result<std::string>(const LowerXattr&)>& get) {
+  const auto& epochs = keys.epochs();
+  for (auto k = epochs.rbegin(); k != epochs.rend(); ++k) {
+    const auto lower = encode_xattr_name(*k, name);
+    if (!lower) return lower.error();
+    auto value = get(*lower);
+    if (value || !is_errno(value.error(), ENODATA)) return value;
+  }
+  return errno_code(ENODATA);
+}
+
+}  // namespace
+
+Result<std::string> Filesystem::get_xattr(const NodePtr& node, const char* name) {
+  const std::string_view view(name);
+  if (view == kCapability && node->no_capability) return errno_code(ENODATA);
+  if (!config_.acl && view.starts_with(kAcl)) return errno_code(EOPNOTSUPP);
+  const auto raw = [&](const char* lower_name) {
+    return at_node(
+        node, [&](int dir, const char* at) { return lower::getxattr(dir, at, lower_name); },
+        [&](int fd) { return lower::getxattr(fd, nullptr, lower_name); });
+  };
+  if (!view.starts_with(kUser)) return raw(name);
+  const std::string_view user = view.substr(kUser.size());
+  if (user.empty()) return errno_code(EINVAL);
+  LowerXattr found;
+  const auto sealed = find_xattr(config_.keys, user, [&](const LowerXattr& lower) {
+    found = lower;
+    return raw(lower.name.c_str());
+  });
+  if (!sealed) return sealed;
+  return noted(node, open_xattr_value(config_.keys, found, user, *sealed));
+}
+
+Result<void> Filesystem::set_xattr(const NodePtr& node, const char* name, std::string_view value, int flags) {
+  if (config_.read_only) return errno_code(EROFS);
+  const std::string_view view(name);
+  if (!config_.acl && view.starts_with(kAcl)) return errno_code(EOPNOTSUPP);
+  if (view == kCapability) node->no_capability = false;
+  const auto raw = [&](const char* lower_name, std::string_view v, int f) {
+    return at_node(
+        node, [&](int dir, const char* at) { return lower::setxattr(dir, at, lower_name, v, f); },
+        [&](int fd) { return lower::setxattr(fd, nullptr, lower_name, v, f); });
+  };
+  if (!view.starts_with(kUser)) return raw(name, value, flags);
+  const std::string_view user = view.substr(kUser.size());
+  if (user.empty()) return errno_code(EINVAL);
+  const EpochKeys& newest = config_.keys.newest();
+  const auto lower = encode_xattr_name(newest, user);
+  if (!lower) return lower.error();
+  if (config_.keys.epochs().size() > 1 && flags != 0) {
+    // CREATE and REPLACE mean the plaintext name, under whichever epoch it is.
+    const auto there = get_xattr(node, name);
+    if (there && flags == XATTR_CREATE) return errno_code(EEXIST);
+    if (!there && flags == XATTR_REPLACE) return errno_code(ENODATA);
+    flags = 0;
+  }
+  if (const auto r = raw(lower->name.c_str(), seal_xattr_value(newest, *lower, user, value), flags); !r) return r;
+  // The same name under an older epoch is history now.
+  for (const auto& k : config_.keys.epochs()) {
+    if (k.epoch == newest.epoch) break;
+    if (const auto old = encode_xattr_name(k, user))
+      (void)at_node(
+          node, [&](int dir, const char* at) { return lower::removexattr(dir, at, old->name.c_str()); },
+          [&](int fd) { return lower::removexattr(fd, nullptr, old->name.c_str()); });
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> Filesystem::list_xattrs(const NodePtr& node) {
+  const auto lower_names = at_node(
+      node, [](int dir, const char* at) { return lower::listxattr(dir, at); },
+      [](int fd) { return lower::listxattr(fd, nullptr); });
+  if (!lower_names) return lower_names.error();
+  std::vector<std::string> names;
+  for (const auto& lower_name : *lower_names) {
+    if (!lower_name.starts_with(kUser)) {
+      if (config_.acl || !lower_name.starts_with(kAcl)) names.push_back(lower_name);
+      continue;
+    }
+    if (lower_name == kDirXattr) continue;
+    Result<std::string> name = Errc::damaged_name;
+    if (is_long_xattr(lower_name)) {
+      const auto sealed = at_node(
+          node, [&](int dir, const char* at) { return lower::getxattr(dir, at, lower_name.c_str()); },
+          [&](int fd) { return lower::getxattr(fd, nullptr, lower_name.c_str()); });
+      if (sealed) name = long_xattr_name(config_.keys, lower_name, *sealed);
+    } else {
+      for (const auto& k : config_.keys.epochs())
+        if ((name = decode_xattr_name(k, lower_name))) break;
+    }
+    if (name)
+      names.push_back(std::string(kUser) + *name);
+    else
+      note(damage_.foreign, "an extended attribute whose name does not decode is left out", node);
+  }
+  return names;
+}
+
+Result<void> Filesystem::remove_xattr(const NodePtr& node, const char* name) {
+  if (config_.read_only) return errno_code(EROFS);
+  const std::string_view view(name);
+  if (!config_.acl && view.starts_with(kAcl)) return errno_code(EOPNOTSUPP);
+  const auto raw = [&](const char* lower_name) {
+    return at_node(
+        node, [&](int dir, const char* at) { return lower::removexattr(dir, at, lower_name); },
+        [&](int fd) { return lower::removexattr(fd, nullptr, lower_name); });
+  };
+  if (!view.starts_with(kUser)) return raw(name);
+  if (view.size() == kUser.size()) return errno_code(EINVAL);
+  const auto removed = find_xattr(config_.keys, view.substr(kUser.size()), [&](const LowerXattr& lower) -> Result<std::string> {
+    if (const auto r = raw(lower.name.c_str()); !r) return r.error();
+    return std::string();
+  });
+  return removed ? Result<void>() : removed.error();
+}
+
+Result<struct statvfs> Filesystem::stat_volume() {
+  auto st = lower::statvfs(lower_root());
+  if (st) st->f_namemax = kNameMax;
+  return st;
+}
+
+}  // namespace ecfs::daemon

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Filesystem: what is in files - opening, reading, writing, seeking, syncing.
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <unistd.h>
+
+#include "daemon/filesystem.hpp"
+#include "ecfs/lower.hpp"
+
+namespace ecfs::daemon {
+
+// Counts and logs damage on its way up. Defined for every type that `noted` is used with.
+template <class T>
+Result<T> Filesystem::noted(const NodePtr& node, Result<T> result) {
+  if (result || result.error().category() != ecfs_category()) return result;
+  switch (static_cast<Errc>(result.error().value())) {
+    case Errc::damaged_block: note(damage_.blocks, "a block is damaged", node); break;
+    case Errc::damaged_header: note(damage_.headers, "the header is damaged", node); break;
+    case Errc::unsupported_format: note(damage_.headers, "the header is of a format that is not supported", node); break;
+    case Errc::damaged_directory: note(damage_.directories, "the directory's id is damaged in both copies", node); break;
+    case Errc::damaged_name: note(damage_.names, "a link target or an extended attribute is damaged", node); break;
+    default: break;
+  }
+  return result;
+}
+template Result<void> Filesystem::noted(const NodePtr&, Result<void>);
+template Result<std::string> Filesystem::noted(const NodePtr&, Result<std::string>);
+template Result<Filesystem::Place> Filesystem::noted(const NodePtr&, Result<Place>);
+
+namespace {
+
+// For reading and writing where that is possible: the kernel's cache asks to read what a program may only write. Without
+// O_NOATIME where the file is another's.
+Result<UniqueFd> try_open(const std::function<Result<UniqueFd>(int)>& open, bool read_only, bool noatime, bool& writable) {
+  const int common = O_NONBLOCK | O_CLOEXEC;
+  writable = !read_only;
+  Result<UniqueFd> fd = errno_code(EROFS);
+  for (const int access : {O_RDWR, O_RDONLY}) {
+    if (access == O_RDWR && read_only) continue;
+    writable = access == O_RDWR;
+    fd = open(access | common | (noatime ? O_NOATIME : 0));
+    if (!fd && noatime && is_errno(fd.error(), EPERM)) fd = open(access | common);
+    if (fd) return fd;
+    const bool maybe_readable = is_errno(fd.error(), EACCES) || is_errno(fd.error(), EROFS) || is_errno(fd.error(), EPERM) ||
+                                is_errno(fd.error(), ETXTBSY);
+    if (!maybe_readable) return fd;
+  }
+  return fd;
+}
+
+}  // namespace
+
+Result<UniqueFd> Filesystem::open_lower(const NodePtr& node, bool& writable) {
+  return at_node(
+      node,
+      [&](int dir, const char* name) -> Result<UniqueFd> {
+        const auto open = [&](int flags) { return lower::open_at(dir, name, flags); };
+        auto fd = try_open(open, config_.read_only, config_.noatime, writable);
+        if (config_.read_only || (fd && writable)) return fd;
+        // The owner's own file without the owner's permission bits (0200, 0444): widened for as long as it takes to open it.
+        const auto st = lower::stat_at(dir, name);
+        if (!st || !S_ISREG(st->st_mode) || st->st_uid != ::geteuid()) return fd;
+        const mode_t mode = st->st_mode & 07777;
+        if ((mode & (S_IRUSR | S_IWUSR)) == (S_IRUSR | S_IWUSR)) return fd;
+        if (!lower::chmod_at(dir, name, mode | S_IRUSR | S_IWUSR)) return fd;
+        auto wide = try_open(open, false, config_.noatime, writable);
+        const auto narrowed = wide ? lower::chmod_fd(wide->get(), mode) : lower::chmod_at(dir, name, mode);
+        if (!narrowed) return narrowed.error();
+        return wide;
+      },
+      [&](int fd) { return try_open([&](int flags) { return lower::reopen(fd, flags); }, config_.read_only, config_.noatime, writable); });
+}
+
+Result<Filesystem::FilePtr> Filesystem::keep_open(const NodePtr& node, UniqueFd fd, bool writable, const struct stat& st) {
+  EncryptedFile::Options options;
+  options.suite = config_.volume.suite;
+  options.writable = writable;
+  options.noatime = config_.noatime;
+  options.lost_header_is_empty = config_.marker.in_cut(st.st_ctim);
+  auto file = EncryptedFile::open(std::move(fd), config_.keys, options);
+  if (!file) return file.error();
+  return nodes_.files.put(node, std::make_shared<OpenFile>(std::move(*file), writable));
+}
+
+Result<Filesystem::FilePtr> Filesystem::open_file(const NodePtr& node) {
+  if (node->type != S_IFREG) return errno_code(node->type == S_IFDIR ? EISDIR : EINVAL);
+  if (auto file = nodes_.files.get(*node)) return file;
+  const std::lock_guard lock(opening(node->key));
+  if (auto file = nodes_.files.get(*node)) return file;
+  bool writable = false;
+  auto fd = open_lower(node, writable);
+  if (!fd) return fd.error();
+  const auto st = lower::stat_fd(fd->get());
+  if (!st) return st.error();
+  if (NodeKey::of(*st) != node->key || !S_ISREG(st->st_mode)) return errno_code(ESTALE);
+  auto kept = keep_open(node, std::move(*fd), writable, *st);
+  if (!kept) (void)noted(node, Result<void>(kept.error()));
+  return kept;
+}
+
+Result<Filesystem::FilePtr> Filesystem::writable_file(const NodePtr& node) {
+  if (config_.read_only) return errno_code(EROFS);
+  auto file = open_file(node);
+  if (file && !(*file)->writable) return errno_code(EACCES);
+  return file;
+}
+
+Result<std::size_t> Filesystem::read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out) {
+  const auto file = open_file(node);
+  if (!file) return file.error();
+  OpenFile& open = **file;
+  const std::shared_lock lock(open.mutex);
+  const auto n = open.file.read(off, out);
+  if (!n) {
+    (void)noted(node, Result<void>(n.error()));
+    return n;
+  }
+  // A sequential reader: let the lower file's reading ahead overlap our decrypting.
+  constexpr std::uint64_t kAhead = 2 << 20;
+  if (off > 0 && open.next_read.load(std::memory_order_relaxed) == off && off + *n < open.file.size())
+    lower::will_need(open.file.fd(), page_off(block_of(off + *n)), kAhead);
+  open.next_read.store(off + *n, std::memory_order_relaxed);
+  return n;
+}
+
+Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid) {
+  const auto file = writable_file(node);
+  if (!file) return file.error();
+  const std::unique_lock lock((*file)->mutex);
+  if (const auto r = noted(node, (*file)->file.write(off, in)); !r) return r;
+  return kill_suidgid ? kill_set_ids(**file) : Result<void>();
+}
+
+Result<void> Filesystem::allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid) {
+  const auto file = writable_file(node);
+  if (!file) return file.error();
+  const std::unique_lock lock((*file)->mutex);
+  EncryptedFile& f = (*file)->file;
+  const bool keep_size = (mode & FALLOC_FL_KEEP_SIZE) != 0;
+  Result<void> done = errno_code(EOPNOTSUPP);
+  switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+    case 0: done = f.allocate(off, len, keep_size); break;
+    case FALLOC_FL_PUNCH_HOLE: done = keep_size ? f.punch(off, len) : done; break;
+    case FALLOC_FL_ZERO_RANGE: done = f.zero_range(off, len, keep_size); break;
+    default: break;
+  }
+  if (!noted(node, done)) return done;
+  return kill_suidgid ? kill_set_ids(**file) : Result<void>();
+}
+
+Result<std::uint64_t> Filesystem::seek(const NodePtr& node, std::uint64_t off, int whence) {
+  if (whence != SEEK_DATA && whence != SEEK_HOLE) return errno_code(EINVAL);
+  const auto file = open_file(node);
+  if (!file) return file.error();
+  const std::shared_lock lock((*file)->mutex);
+  return whence == SEEK_DATA ? (*file)->file.seek_data(off) : (*file)->file.seek_hole(off);
+}
+
+namespace {
+// "Not supported here" is no failure to store: programs that save take any error of fsync for lost data.
+Result<void> lenient(Result<void> synced) {
+  return !synced && is_errno(synced.error(), EINVAL) ? Result<void>() : synced;
+}
+}  // namespace
+
+Result<void> Filesystem::sync(const NodePtr& node, bool data_only) {
+  if (node->type != S_IFREG) return {};
+  const auto file = open_file(node);
+  if (!file) {
+    if (file.error().category() != ecfs_category()) return file.error();
+    // Damage doesn't keep what is there from being synced.
+    bool writable = false;
+    const auto fd = open_lower(node, writable);
+    return fd ? lenient(lower::fsync(fd->get(), data_only)) : Result<void>(fd.error());
+  }
+  // Without the file's lock: what was answered is in the lower file, and writers need not wait for the disk.
+  return lenient((*file)->file.sync(data_only));
+}
+
+Result<void> Filesystem::sync_dir(const NodePtr& node, bool data_only) {
+  const auto dir = open_dir(node);
+  if (!dir) return is_errno(dir.error(), ENOENT) ? Result<void>() : Result<void>(dir.error());  // removed: nothing to keep
+  const auto fd = lower::open_at((*dir)->fd.get(), ".", O_RDONLY | O_DIRECTORY | O_NOATIME);
+  const auto again = fd ? Result<UniqueFd>(errno_code(EEXIST)) : lower::open_at((*dir)->fd.get(), ".", O_RDONLY | O_DIRECTORY);
+  if (!fd && !again) return again.error();
+  return lenient(lower::fsync(fd ? fd->get() : again->get(), data_only));
+}
+
+}  // namespace ecfs::daemon

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Filesystem: looking up, making, removing, renaming and linking.
+#include "daemon/filesystem.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <unistd.h>
+
+#include "ecfs/lower.hpp"
+
+namespace ecfs::daemon {
+
+Filesystem::Filesystem(Config config)
+    : config_(std::move(config)), nodes_(config_.max_dirs, config_.max_files) {}
+
+Result<std::unique_ptr<Filesystem>> Filesystem::create(Config config) {
+  std::unique_ptr<Filesystem> fs(new Filesystem(std::move(config)));
+  const auto st = lower::stat_fd(fs->lower_root());
+  if (!st) return st.error();
+  auto fd = lower::reopen(fs->lower_root(), O_PATH | O_DIRECTORY);
+  if (!fd) return fd.error();
+  fs->nodes_.make_root(NodeKey::of(*st));
+  fs->root_dir_ = fs->make_open_dir(std::move(*fd), true);
+  if (!fs->root_dir_->record) return fs->root_dir_->record.error();
+  return fs;
+}
+
+Result<Filesystem::Place> Filesystem::place(const NodePtr& parent, std::string_view name) {
+  auto dir = open_dir(parent);
+  if (!dir) return dir.error();
+  auto lower_name = name_in(**dir, name);
+  if (!lower_name) return noted(parent, Result<Place>(lower_name.error()));
+  return Place{std::move(*dir), std::move(*lower_name)};
+}
+
+Result<Entry> Filesystem::entry_at(const NodePtr& parent, const Place& at) {
+  const auto st = lower::stat_at(at.fd(), at.c_str());
+  if (!st) return st.error();
+  const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, Link{parent, at.name.name});
+  const auto attr = plain_attributes(node, *st);
+  if (!attr) {
+    nodes_.forget(node, 1);
+    return attr.error();
+  }
+  return Entry{node, *attr};
+}
+
+Result<Entry> Filesystem::lookup(const NodePtr& parent, std::string_view name) {
+  const auto at = place(parent, name);
+  if (!at) return is_errno(at.error(), EPERM) ? errno_code(ENOENT) : at.error();
+  return entry_at(parent, *at);
+}
+
+// Around every call that makes an entry: the long name's file before it, and away again when it came to nothing.
+Result<Entry> Filesystem::make(const NodePtr& parent, std::string_view name, const std::function<Result<Entry>(const Place&)>& how) {
+  const auto at = place(parent, name);
+  if (!at) return at.error();
+  if (const auto p = prepare_long_name(*at->dir, at->name); !p) return p.error();
+  auto entry = how(*at);
+  if (!entry) drop_long_name(*at->dir, at->name);
+  return entry;
+}
+
+Result<Entry> Filesystem::make_node(const NodePtr& parent, std::string_view name, mode_t mode, dev_t rdev, const Caller& caller) {
+  return make(parent, name, [&](const Place& at) -> Result<Entry> {
+    if (!S_ISREG(mode)) {
+      Result<void> made;
+      {
+        const AsCaller as(caller);
+        made = lower::mknod_at(at.fd(), at.c_str(), mode, rdev);
+      }
+      if (!made) return made.error();
+      return entry_at(parent, at);
+    }
+    // The descriptor is kept: a file made 0444 is still to be written.
+    auto fd = [&] {
+      const AsCaller as(caller);
+      return lower::open_at(at.fd(), at.c_str(), O_RDWR | O_CREAT | O_EXCL, mode & 07777);
+    }();
+    if (!fd) return fd.error();
+    const auto st = lower::stat_fd(fd->get());
+    if (!st) return st.error();
+    const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, Link{parent, at.name.name});
+    node->no_capability = true;
+    node->size_known = true;
+    if (const auto kept = keep_open(node, std::move(*fd), true, *st); !kept) {
+      nodes_.forget(node, 1);
+      return kept.error();
+    }
+    return Entry{node, *st};
+  });
+}
+
+// The id of a directory that was just made, and the mode that its maker asked for.
+Result<void> Filesystem::fill_dir(const Place& at, mode_t wanted, const Caller& caller) {
+  auto dir = lower::open_at(at.fd(), at.c_str(), O_PATH | O_DIRECTORY);
+  if (!dir) return dir.error();
+  const auto st = lower::stat_fd(dir->get());
+  if (!st) return st.error();
+  const mode_t made = st->st_mode & 07777;
+  const mode_t final = made & ~(S_IRWXU & ~wanted);
+  // Under a umask that takes the owner's own bits even the maker can't put a file into it.
+  if ((made & S_IRWXU) != S_IRWXU)
+    if (const auto r = lower::chmod_fd(dir->get(), made | S_IRWXU); !r) return r;
+  if (!plain_names()) {
+    const AsCaller as(caller);
+    if (const auto r = new_dir_record(dir->get()); !r) return r.error();
+  }
+  if (final == made && (made & S_IRWXU) == S_IRWXU) return {};
+  return lower::chmod_fd(dir->get(), final);
+}
+
+Result<Entry> Filesystem::make_dir(const NodePtr& parent, std::string_view name, mode_t mode, const Caller& caller) {
+  return make(parent, name, [&](const Place& at) -> Result<Entry> {
+    Result<void> made;
+    {
+      const AsCaller as(caller);
+      made = lower::mkdir_at(at.fd(), at.c_str(), (mode & 07777) | S_IRWXU);
+    }
+    if (!made) return made.error();
+    if (const auto filled = fill_dir(at, mode, caller); !filled) {
+      if (auto emptied = empty_dir(at.fd(), at.c_str(), parent)) (void)lower::unlink_at(at.fd(), at.c_str(), true);
+      return filled.error();
+    }
+    return entry_at(parent, at);
+  });
+}
+
+Result<Entry> Filesystem::make_symlink(const NodePtr& parent, std::string_view name, std::string_view target, const Caller& caller) {
+  if (target.empty() || target.size() > kTargetMax) return errno_code(target.empty() ? ENOENT : ENAMETOOLONG);
+  return make(parent, name, [&](const Place& at) -> Result<Entry> {
+    const std::string text = seal_target(config_.keys.newest(), target);
+    const auto link_to = [&](const std::string& what) {
+      const AsCaller as(caller);
+      return lower::symlink_at(what.c_str(), at.fd(), at.c_str());
+    };
+    auto made = text.size() < PATH_MAX ? link_to(text) : Result<void>(errno_code(ENAMETOOLONG));
+    if (!made && is_errno(made.error(), ENAMETOOLONG)) {
+      // Kept in the root, whatever directory the link is in: renaming or hard-linking the link then has nothing to move, and a
+      // volume with plain names reserves names in the root alone.
+      const std::string file = target_file(text);
+      const auto fd = lower::open_at(root_dir_->fd.get(), file.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0444);
+      if (!fd) return fd.error();
+      const auto w = lower::pwrite(fd->get(), as_bytes(text), 0);
+      made = w.error ? Result<void>(w.error) : lower::fsync(fd->get(), false);
+      if (made) made = link_to(file);
+      if (!made) drop_target_file(file);
+    }
+    if (!made) return made.error();
+    return entry_at(parent, at);
+  });
+}
+
+Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const Caller& caller) {
+  const auto dir = open_dir(parent);
+  if (!dir) return dir.error();
+  auto fd = [&] {
+    const AsCaller as(caller);
+    return lower::open_at((*dir)->fd.get(), ".", O_RDWR | O_TMPFILE, mode & 07777);
+  }();
+  if (!fd) return fd.error();
+  const auto st = lower::stat_fd(fd->get());
+  if (!st) return st.error();
+  auto pinned = lower::dup_fd(fd->get());
+  if (!pinned) return pinned.error();
+  const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, std::nullopt);
+  nodes_.set_pin(*node, std::make_shared<UniqueFd>(std::move(*pinned)));
+  node->no_capability = true;
+  node->size_known = true;
+  if (const auto kept = keep_open(node, std::move(*fd), true, *st); !kept) {
+    nodes_.forget(node, 1);
+    return kept.error();
+  }
+  return Entry{node, *st};
+}
+
+Result<Entry> Filesystem::link(const NodePtr& node, const NodePtr& parent, std::string_view name, const Caller&) {
+  return make(parent, name, [&](const Place& at) -> Result<Entry> {
+    const auto made = at_node(
+        node, [&](int dir, const char* from) { return lower::link_at(dir, from, at.fd(), at.c_str()); },
+        [&](int fd) { return lower::link_fd(fd, at.fd(), at.c_str()); });
+    if (!made) return made.error();
+    return entry_at(parent, at);
+  });
+}
+
+Result<NodePtr> Filesystem::pin_victim(const NodePtr& parent, const Place& at, const struct stat& st) {
+  NodePtr node = nodes_.find(NodeKey::of(st));
+  if (!node || !nodes_.only_name(*node, Link{parent, at.name.name})) return node;
+  auto fd = lower::open_at(at.fd(), at.c_str(), O_PATH);
+  if (!fd) return fd.error();
+  nodes_.set_pin(*node, std::make_shared<UniqueFd>(std::move(*fd)));
+  return node;
+}
+
+void Filesystem::unpin(const NodePtr& node) {
+  if (node) nodes_.set_pin(*node, nullptr);
+}
+
+std::string Filesystem::target_file_of(const Place& at, const struct stat& st) {
+  if (!S_ISLNK(st.st_mode) || st.st_nlink > 1 || target_length(static_cast<std::size_t>(st.st_size))) return {};
+  const auto text = lower::readlink_at(at.fd(), at.c_str());
+  return text && text->starts_with(kTargetPrefix) ? *text : std::string();
+}
+
+void Filesystem::drop_target_file(const std::string& name) {
+  // What is left behind by a fault is an orphan that no link names.
+  if (!name.empty()) (void)lower::unlink_at(root_dir_->fd.get(), name.c_str(), false);
+}
+
+Result<void> Filesystem::unlink(const NodePtr& parent, std::string_view name) {
+  const auto at = place(parent, name);
+  if (!at) return at.error();
+  const auto st = lower::stat_at(at->fd(), at->c_str());
+  if (!st) return st.error();
+  const std::string target = target_file_of(*at, *st);
+  const auto node = pin_victim(parent, *at, *st);
+  if (!node) return node.error();
+  {
+    const std::unique_lock lock(names_mutex_);
+    if (const auto r = lower::unlink_at(at->fd(), at->c_str(), false); !r) {
+      unpin(*node);
+      return r;
+    }
+    if (*node) nodes_.remove_name(**node, Link{parent, at->name.name});
+  }
+  drop_target_file(target);
+  drop_long_name(*at->dir, at->name);
+  return {};
+}
+
+Result<void> Filesystem::remove_dir(const NodePtr& parent, std::string_view name) {
+  const auto at = place(parent, name);
+  if (!at) return at.error();
+  const auto st = lower::stat_at(at->fd(), at->c_str());
+  if (!st) return st.error();
+  if (!S_ISDIR(st->st_mode)) return errno_code(ENOTDIR);
+  const auto node = pin_victim(parent, *at, *st);
+  if (!node) return node.error();
+  const auto emptied = empty_dir(at->fd(), at->c_str(), parent);
+  {
+    const std::unique_lock lock(names_mutex_);
+    const auto removed = emptied ? lower::unlink_at(at->fd(), at->c_str(), true) : Result<void>(emptied.error());
+    if (!removed) {
+      if (emptied) restore(*emptied);
+      unpin(*node);
+      return removed;
+    }
+    if (*node) nodes_.remove_name(**node, Link{parent, at->name.name});
+  }
+  drop_long_name(*at->dir, at->name);
+  return {};
+}
+
+Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view from, const NodePtr& to_parent, std::string_view to,
+                                unsigned flags) {
+  if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0) return errno_code(EINVAL);
+  const auto src = place(from_parent, from);
+  if (!src) return src.error();
+  const auto dst = place(to_parent, to);
+  if (!dst) return dst.error();
+  const auto src_st = lower::stat_at(src->fd(), src->c_str());
+  if (!src_st) return src_st.error();
+  const auto dst_st = lower::stat_at(dst->fd(), dst->c_str());
+  if (!dst_st && !is_errno(dst_st.error(), ENOENT)) return dst_st.error();
+  const Link src_link{from_parent, src->name.name}, dst_link{to_parent, dst->name.name};
+  const NodePtr moved = nodes_.find(NodeKey::of(*src_st));
+
+  if (flags & RENAME_EXCHANGE) {
+    if (!dst_st) return errno_code(ENOENT);
+    // Both names exist already, so their name files do too.
+    const std::unique_lock lock(names_mutex_);
+    const auto r = lower::rename_at(src->fd(), src->c_str(), dst->fd(), dst->c_str(), flags);
+    if (!r) return r;
+    const NodePtr other = nodes_.find(NodeKey::of(*dst_st));
+    if (moved) nodes_.move_name(*moved, src_link, dst_link);
+    if (other) nodes_.move_name(*other, dst_link, src_link);
+    return r;
+  }
+  if (dst_st && (flags & RENAME_NOREPLACE)) return errno_code(EEXIST);
+  if (dst_st && NodeKey::of(*dst_st) == NodeKey::of(*src_st)) return {};  // two names of one file: nothing happens, rename(2)
+
+  NodePtr victim;
+  Emptied emptied;
+  std::string target;
+  if (dst_st) {
+    target = target_file_of(*dst, *dst_st);
+    auto pinned = pin_victim(to_parent, *dst, *dst_st);
+    if (!pinned) return pinned.error();
+    victim = std::move(*pinned);
+    if (S_ISDIR(dst_st->st_mode) && S_ISDIR(src_st->st_mode)) {
+      auto e = empty_dir(dst->fd(), dst->c_str(), to_parent);
+      if (!e) {
+        unpin(victim);
+        return e.error();
+      }
+      emptied = std::move(*e);
+    }
+  }
+  auto r = prepare_long_name(*dst->dir, dst->name);
+  if (r) {
+    const std::unique_lock lock(names_mutex_);
+    r = lower::rename_at(src->fd(), src->c_str(), dst->fd(), dst->c_str(), flags);
+    if (r && victim) nodes_.remove_name(*victim, dst_link);
+    if (r && moved) nodes_.move_name(*moved, src_link, dst_link);
+  }
+  if (!r) {
+    restore(emptied);
+    unpin(victim);
+    drop_long_name(*dst->dir, dst->name);
+    return r;
+  }
+  drop_target_file(target);
+  drop_long_name(*src->dir, src->name);
+  return {};
+}
+
+Result<std::string> Filesystem::read_link(const NodePtr& node) {
+  const auto text = at_node(
+      node, [](int dir, const char* name) { return lower::readlink_at(dir, name); },
+      [](int fd) { return lower::readlink_at(fd, ""); });
+  if (!text) return text;
+  if (!text->starts_with(kTargetPrefix)) return noted(node, open_target(config_.keys, *text));
+  const auto content = read_target_file(*text);
+  if (!content) return noted(node, Result<std::string>(content.error()));
+  return noted(node, open_target(config_.keys, *content));
+}
+
+}  // namespace ecfs::daemon

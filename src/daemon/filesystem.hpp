@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Every operation of the filesystem, in plain types: nodes in, attributes and bytes out, Result everywhere. It knows no libfuse.
+// Attributes are the lower object's with the plaintext's size. Thread-safe.
+//
+//   directory.cpp   directories: ids, names, listing          filesystem.cpp   making, removing, renaming, linking
+//   attributes.cpp  attributes, xattrs, times, owners          contents.cpp     reading, writing, seeking, syncing
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/identity.hpp"
+#include "daemon/node.hpp"
+#include "daemon/session_marker.hpp"
+#include "ecfs/crypto.hpp"
+#include "ecfs/name_cipher.hpp"
+#include "ecfs/volume.hpp"
+
+namespace ecfs::daemon {
+
+struct Entry {
+  NodePtr node;
+  struct stat attr;
+};
+
+// What a SETATTR asks for.
+struct AttrChange {
+  std::optional<mode_t> mode;
+  std::optional<uid_t> uid;
+  std::optional<gid_t> gid;
+  std::optional<std::uint64_t> size;
+  std::optional<timespec> atime;  // tv_nsec may be UTIME_NOW
+  std::optional<timespec> mtime;
+  bool kill_suidgid = false;  // the caller may not keep set-id bits over this truncation
+};
+
+// One entry of a listing. `entry` is empty for "." and ".." and where attributes were not asked for.
+struct Listed {
+  std::string name;
+  std::uint64_t ino = 0;
+  mode_t type = 0;  // S_IFMT bits
+  std::uint64_t next = 0;
+  std::optional<Entry> entry;
+};
+
+struct DamageCounts {
+  std::atomic<std::uint64_t> blocks{0}, headers{0}, directories{0}, names{0}, foreign{0};
+};
+
+// What the outside is told about; the messages go to the log. Plaintext names never go through it: `lower_path` is a lower path.
+using DamageLog = std::function<void(const std::string& what, const std::string& lower_path)>;
+
+class Filesystem {
+ public:
+  struct Config {
+    UniqueFd lower_root;  // the lower directory, open for reading
+    Volume volume;
+    KeyRing keys;
+    bool read_only = false;
+    bool noatime = false;
+    bool acl = false;
+    std::size_t max_dirs = 64;
+    std::size_t max_files = 128;
+    SessionMarker marker;
+    DamageLog log;
+  };
+  // damaged_directory where the root's names cannot be read.
+  static Result<std::unique_ptr<Filesystem>> create(Config config);
+
+  NodeTable& nodes() noexcept { return nodes_; }
+  const DamageCounts& damage() const noexcept { return damage_; }
+  const Volume& volume() const noexcept { return config_.volume; }
+  bool read_only() const noexcept { return config_.read_only; }
+  SessionMarker& marker() noexcept { return config_.marker; }
+  int lower_root() const noexcept { return config_.lower_root.get(); }
+
+  // Each of these that answers an Entry has added one lookup to its node.
+  Result<Entry> lookup(const NodePtr& parent, std::string_view name);
+  Result<Entry> make_node(const NodePtr& parent, std::string_view name, mode_t mode, dev_t rdev, const Caller& caller);
+  Result<Entry> make_dir(const NodePtr& parent, std::string_view name, mode_t mode, const Caller& caller);
+  Result<Entry> make_symlink(const NodePtr& parent, std::string_view name, std::string_view target, const Caller& caller);
+  Result<Entry> make_tmpfile(const NodePtr& parent, mode_t mode, const Caller& caller);
+  Result<Entry> link(const NodePtr& node, const NodePtr& parent, std::string_view name, const Caller& caller);
+  Result<void> unlink(const NodePtr& parent, std::string_view name);
+  Result<void> remove_dir(const NodePtr& parent, std::string_view name);
+  // flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE (renameat2(2)).
+  Result<void> rename(const NodePtr& from_parent, std::string_view from, const NodePtr& to_parent, std::string_view to,
+                      unsigned flags);
+  Result<std::string> read_link(const NodePtr& node);
+  // Entries from position `off` (0: the start) until `each` returns false, which undoes that entry's lookup.
+  Result<void> list(const NodePtr& dir, std::uint64_t off, bool with_attributes, const std::function<bool(const Listed&)>& each);
+
+  Result<struct stat> attributes(const NodePtr& node);
+  Result<struct stat> change_attributes(const NodePtr& node, const AttrChange& change);
+  Result<std::string> get_xattr(const NodePtr& node, const char* name);
+  Result<void> set_xattr(const NodePtr& node, const char* name, std::string_view value, int flags);
+  Result<std::vector<std::string>> list_xattrs(const NodePtr& node);
+  Result<void> remove_xattr(const NodePtr& node, const char* name);
+  Result<struct statvfs> stat_volume();
+
+  Result<std::size_t> read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out);
+  // kill_suidgid: the caller may not keep the file's set-id bits.
+  Result<void> write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid);
+  Result<void> allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid);
+  Result<std::uint64_t> seek(const NodePtr& node, std::uint64_t off, int whence);
+  Result<void> sync(const NodePtr& node, bool data_only);
+  Result<void> sync_dir(const NodePtr& node, bool data_only);
+
+  // Between plaintext and lower paths, both from the root ("/a/b" and "x/y"). What does not exist yet gets the name that it
+  // would have, as far as its directory exists.
+  Result<std::string> lower_path(std::string_view plain_path);
+  Result<std::string> plain_path(std::string_view lower_path);
+  // For the log: where a node is, from the lower root.
+  std::string lower_path_of(const NodePtr& node);
+
+ private:
+  explicit Filesystem(Config config);
+
+  using DirPtr = std::shared_ptr<OpenDir>;
+  using FilePtr = std::shared_ptr<OpenFile>;
+
+  bool plain_names() const noexcept { return config_.volume.names == NameMode::plain; }
+  void note(std::atomic<std::uint64_t>& counter, const char* what, const NodePtr& node, std::string_view lower_name = {});
+
+  // directory.cpp
+  Result<DirPtr> open_dir(const NodePtr& node);
+  DirPtr make_open_dir(UniqueFd fd, bool root);
+  Result<DirRecord> read_dir_record(int dir);
+  Result<DirRecord> new_dir_record(int dir);
+  Result<void> write_dir_record(int dir, std::span<const std::uint8_t> raw);
+  // A directory that was made truly empty, so that the lower call can remove or replace it; `restore` undoes that when it then fails.
+  struct Emptied {
+    UniqueFd dir;
+    std::string record;           // content of its `ecfs.dir`, empty where there was none
+    std::optional<mode_t> mode;   // where it had to be widened
+  };
+  // Takes away what is the format's own in an otherwise empty directory; ENOTEMPTY where anything else is in it.
+  Result<Emptied> empty_dir(int parent, const char* name, const NodePtr& parent_node);
+  void restore(const Emptied& dir);
+  Result<LowerName> name_in(const OpenDir& dir, std::string_view name) const;
+  Result<LowerName> encode_in(const OpenDir& dir, Epoch epoch, std::string_view name) const;
+  Result<std::string> plain_name(const OpenDir& dir, std::string_view lower_name) const;
+  Result<void> prepare_long_name(const OpenDir& dir, const LowerName& name);
+  void drop_long_name(const OpenDir& dir, const LowerName& name);
+
+  // attributes.cpp
+  Result<struct stat> plain_attributes(const NodePtr& node, struct stat st);
+  Result<std::uint64_t> symlink_size(int dir, const std::string& name, const struct stat& st);
+  Result<std::string> read_target_file(const std::string& name);
+  // Calls by_name(dir fd, name) where the node has a name, by_fd(fd) where it is pinned or the root. No rename or removal comes between.
+  template <class ByName, class ByFd>
+  auto at_node(const NodePtr& node, ByName by_name, ByFd by_fd) -> decltype(by_fd(0)) {
+    if (node == nodes_.root()) return by_fd(root_dir_->fd.get());
+    const std::shared_lock lock(names_mutex_);
+    if (const auto pinned = nodes_.pin(*node)) return by_fd(pinned->get());
+    const auto link = nodes_.where(*node);
+    if (!link) return errno_code(ESTALE);
+    const auto dir = open_dir(link->parent);
+    if (!dir) return dir.error();
+    return by_name((*dir)->fd.get(), link->name.c_str());
+  }
+  Result<void> kill_set_ids(OpenFile& file);
+
+  // contents.cpp
+  Result<FilePtr> open_file(const NodePtr& node);
+  Result<FilePtr> keep_open(const NodePtr& node, UniqueFd fd, bool writable, const struct stat& st);
+  Result<UniqueFd> open_lower(const NodePtr& node, bool& writable);
+  Result<FilePtr> writable_file(const NodePtr& node);
+  template <class T>
+  Result<T> noted(const NodePtr& node, Result<T> result);
+
+  // filesystem.cpp
+  struct Place {
+    DirPtr dir;
+    LowerName name;
+    int fd() const noexcept { return dir->fd.get(); }
+    const char* c_str() const noexcept { return name.name.c_str(); }
+  };
+  Result<Place> place(const NodePtr& parent, std::string_view name);
+  Result<Entry> entry_at(const NodePtr& parent, const Place& place);
+  Result<Entry> make(const NodePtr& parent, std::string_view name, const std::function<Result<Entry>(const Place&)>& how);
+  Result<void> fill_dir(const Place& at, mode_t wanted, const Caller& caller);
+  // Pins the object that is about to lose a name, when the kernel knows it and this is its last; the node, if any.
+  Result<NodePtr> pin_victim(const NodePtr& parent, const Place& at, const struct stat& st);
+  void unpin(const NodePtr& node);
+  // The `ecfs.target.H` of a link that is about to go for good.
+  std::string target_file_of(const Place& at, const struct stat& st);
+  void drop_target_file(const std::string& name);
+
+  std::mutex& opening(const NodeKey& key) noexcept { return opening_[key.ino % opening_.size()]; }
+
+  // Held exclusive around a lower rename or removal and the change of the nodes that follows, shared from asking where a node is to the
+  // call that uses the answer: else a chmod might hit what has since taken the name. Taken before the node table's.
+  std::shared_mutex names_mutex_;
+  Config config_;
+  NodeTable nodes_;
+  DirPtr root_dir_;
+  DamageCounts damage_;
+  // One thread at a time opens a file: two EncryptedFiles on one lower file would not know of each other's writes.
+  std::array<std::mutex, 64> opening_;
+  std::mutex log_mutex_;
+  std::vector<std::string> logged_;  // what was logged once, so that it is not again
+};
+
+}  // namespace ecfs::daemon
