@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "daemon/messages.hpp"
+
+#include <linux/fuse.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <new>
+
+namespace ecfs::daemon {
+namespace {
+
+// <linux/fuse.h> of Debian 12 is older than these.
+constexpr std::uint32_t kInitExt = 1u << 30;
+constexpr std::uint32_t kKillprivV2 = 1u << 28;
+constexpr std::uint32_t kNoExportSupport2 = 1u << (38 - 32);  // in flags2
+constexpr std::uint32_t kSetattrKillSuidgid = 1u << 11;
+constexpr std::uint32_t kTmpfile = 51;
+
+constexpr std::array<const char*, 64> kNames = [] {
+  std::array<const char*, 64> n{};
+  n[1] = "LOOKUP", n[2] = "FORGET", n[3] = "GETATTR", n[4] = "SETATTR", n[5] = "READLINK", n[6] = "SYMLINK", n[8] = "MKNOD";
+  n[9] = "MKDIR", n[10] = "UNLINK", n[11] = "RMDIR", n[12] = "RENAME", n[13] = "LINK", n[14] = "OPEN", n[15] = "READ";
+  n[16] = "WRITE", n[17] = "STATFS", n[18] = "RELEASE", n[20] = "FSYNC", n[21] = "SETXATTR", n[22] = "GETXATTR";
+  n[23] = "LISTXATTR", n[24] = "REMOVEXATTR", n[25] = "FLUSH", n[26] = "INIT", n[27] = "OPENDIR", n[28] = "READDIR";
+  n[29] = "RELEASEDIR", n[30] = "FSYNCDIR", n[31] = "GETLK", n[32] = "SETLK", n[33] = "SETLKW", n[34] = "ACCESS";
+  n[35] = "CREATE", n[36] = "INTERRUPT", n[37] = "BMAP", n[38] = "DESTROY", n[39] = "IOCTL", n[40] = "POLL";
+  n[41] = "NOTIFY_REPLY", n[42] = "BATCH_FORGET", n[43] = "FALLOCATE", n[44] = "READDIRPLUS", n[45] = "RENAME2";
+  n[46] = "LSEEK", n[47] = "COPY_FILE_RANGE", n[48] = "SETUPMAPPING", n[49] = "REMOVEMAPPING", n[50] = "SYNCFS";
+  n[51] = "TMPFILE", n[52] = "STATX";
+  return n;
+}();
+
+using Clock = std::chrono::steady_clock;
+
+// What this thread is working on. A worker handles one message from its reading to its reply.
+struct Current {
+  std::uint32_t opcode = 0;
+  std::uint64_t unique = 0;
+  Clock::time_point start;
+  bool kill_suidgid = false;
+  std::uint32_t init_flags = 0;
+  std::uint32_t init_flags2 = 0;
+};
+thread_local Current t_current;
+
+template <class T>
+bool body(const void* message, std::size_t size, T& out) {
+  if (size < sizeof(fuse_in_header) + sizeof(T)) return false;
+  std::memcpy(&out, static_cast<const char*>(message) + sizeof(fuse_in_header), sizeof(T));
+  return true;
+}
+
+void fill_attr(fuse_attr& a, const struct stat& st) {
+  a.ino = st.st_ino;
+  a.size = static_cast<std::uint64_t>(st.st_size);
+  a.blocks = static_cast<std::uint64_t>(st.st_blocks);
+  a.atime = static_cast<std::uint64_t>(st.st_atim.tv_sec), a.atimensec = static_cast<std::uint32_t>(st.st_atim.tv_nsec);
+  a.mtime = static_cast<std::uint64_t>(st.st_mtim.tv_sec), a.mtimensec = static_cast<std::uint32_t>(st.st_mtim.tv_nsec);
+  a.ctime = static_cast<std::uint64_t>(st.st_ctim.tv_sec), a.ctimensec = static_cast<std::uint32_t>(st.st_ctim.tv_nsec);
+  a.mode = st.st_mode;
+  a.nlink = static_cast<std::uint32_t>(st.st_nlink);
+  a.uid = st.st_uid;
+  a.gid = st.st_gid;
+  a.rdev = static_cast<std::uint32_t>(st.st_rdev);
+  a.blksize = static_cast<std::uint32_t>(st.st_blksize);
+}
+
+}  // namespace
+
+// Damaged data is EIO, never EPERM: permission is not what is wrong.
+int to_errno(const std::error_code& error) noexcept {
+  if (error.category() == std::system_category() || error.category() == std::generic_category()) return error.value();
+  return EIO;
+}
+
+bool Messages::kill_suidgid() noexcept { return t_current.kill_suidgid; }
+
+ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
+  for (;;) {
+    const ssize_t n = ::read(fd, buffer, size);
+    if (n < static_cast<ssize_t>(sizeof(fuse_in_header))) return n;
+    fuse_in_header header;
+    std::memcpy(&header, buffer, sizeof header);
+    const auto got = static_cast<std::size_t>(n);
+    Current& now = t_current;
+    now = {};
+    now.opcode = header.opcode;
+    now.unique = header.unique;
+    now.start = Clock::now();
+    if (header.opcode < kOpcodes) stats_[header.opcode].count.fetch_add(1, std::memory_order_relaxed);
+    switch (header.opcode) {
+      case FUSE_WRITE: {
+        fuse_write_in in;
+        now.kill_suidgid = body(buffer, got, in) && (in.write_flags & FUSE_WRITE_KILL_SUIDGID);
+        break;
+      }
+      case FUSE_SETATTR: {
+        fuse_setattr_in in;
+        now.kill_suidgid = body(buffer, got, in) && (in.valid & kSetattrKillSuidgid);
+        break;
+      }
+      case FUSE_FALLOCATE:
+        // No flag here: who is not root loses them, as fallocate(2) on the lower filesystem would do it.
+        now.kill_suidgid = header.uid != 0;
+        break;
+      case FUSE_INIT: {
+        fuse_init_in in;
+        if (body(buffer, got, in)) now.init_flags = in.flags, now.init_flags2 = in.flags & kInitExt ? in.flags2 : 0;
+        break;
+      }
+      case kTmpfile:
+        answer_tmpfile(fd, buffer, got);
+        continue;
+      default: break;
+    }
+    return n;
+  }
+}
+
+void Messages::note_reply() noexcept {
+  if (t_current.opcode >= kOpcodes) return;
+  const auto ns = static_cast<std::uint64_t>((Clock::now() - t_current.start).count());
+  MessageStats& s = stats_[t_current.opcode];
+  s.total_ns.fetch_add(ns, std::memory_order_relaxed);
+  for (auto max = s.max_ns.load(std::memory_order_relaxed); ns > max && !s.max_ns.compare_exchange_weak(max, ns);) {
+  }
+}
+
+ssize_t Messages::writev(int fd, struct iovec* iov, int count) {
+  fuse_out_header out;
+  if (count > 0 && iov[0].iov_len >= sizeof out) {
+    std::memcpy(&out, iov[0].iov_base, sizeof out);
+    if (out.unique == t_current.unique) {
+      note_reply();
+      // Newer than this libfuse, and asked for here. Without killpriv_v2 every write(2) sends a GETXATTR; and a file handle cannot find
+      // an inode that has left memory, so none are offered.
+      if (t_current.opcode == FUSE_INIT && out.error == 0 && count > 1 && iov[1].iov_len >= sizeof(fuse_init_out)) {
+        auto* init = static_cast<fuse_init_out*>(iov[1].iov_base);
+        init->flags |= t_current.init_flags & kKillprivV2;
+        if (t_current.init_flags2 & kNoExportSupport2) {
+          init->flags |= kInitExt;
+          init->flags2 |= kNoExportSupport2;
+        }
+      }
+    }
+  }
+  return ::writev(fd, iov, count);
+}
+
+void Messages::answer_tmpfile(int fd, const void* message, std::size_t size) {
+  fuse_in_header header;
+  std::memcpy(&header, message, sizeof header);
+  fuse_create_in in;
+  struct {
+    fuse_out_header out{};
+    fuse_entry_out entry{};
+    fuse_open_out open{};
+  } reply;
+  reply.out.unique = header.unique;
+  reply.out.len = sizeof reply.out;
+  NodePtr made;
+  if (!body(message, size, in)) {
+    reply.out.error = -EINVAL;
+  } else {
+    try {
+      const NodePtr parent = header.nodeid == FUSE_ROOT_ID ? fs_.nodes().root() : reinterpret_cast<Node*>(header.nodeid)->shared_from_this();
+      const auto entry = fs_.make_tmpfile(parent, in.mode, {header.uid, header.gid, static_cast<pid_t>(header.pid), in.umask});
+      if (entry) {
+        made = entry->node;
+        reply.out.len = sizeof reply;
+        reply.entry.nodeid = reinterpret_cast<std::uint64_t>(made.get());
+        reply.entry.attr_valid = static_cast<std::uint64_t>(attr_timeout_);
+        fill_attr(reply.entry.attr, entry->attr);
+        reply.open.open_flags = FOPEN_KEEP_CACHE;
+      } else {
+        reply.out.error = -to_errno(entry.error());
+      }
+    } catch (const std::bad_alloc&) {
+      reply.out.error = -ENOMEM;
+    }
+  }
+  note_reply();
+  // The caller was interrupted: it will never know the node.
+  if (::write(fd, &reply, reply.out.len) < 0 && made) fs_.nodes().forget(made, 1);
+}
+
+std::vector<Messages::Count> Messages::counts() const {
+  std::vector<Count> out;
+  for (std::size_t i = 0; i < kOpcodes; ++i) {
+    const auto n = stats_[i].count.load(std::memory_order_relaxed);
+    if (n == 0) continue;
+    out.push_back({kNames[i] ? kNames[i] : "OPCODE_" + std::to_string(i), n, stats_[i].total_ns.load(std::memory_order_relaxed),
+                   stats_[i].max_ns.load(std::memory_order_relaxed)});
+  }
+  return out;
+}
+
+}  // namespace ecfs::daemon

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The FUSE messages themselves, seen on their way in and out (libfuse's custom I/O): counted and timed, and what this libfuse does
+// not know yet is read from or put into them - the kill-set-id flags, two INIT flags, and O_TMPFILE.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "daemon/identity.hpp"
+#include "daemon/filesystem.hpp"
+
+namespace ecfs::daemon {
+
+struct MessageStats {
+  std::atomic<std::uint64_t> count{0}, total_ns{0}, max_ns{0};
+};
+
+class Messages {
+ public:
+  Messages(Filesystem& fs, double attr_timeout) : fs_(fs), attr_timeout_(attr_timeout) {}
+
+  // For fuse_custom_io. One message; those that are answered here are answered and the next one is read.
+  ssize_t read(int fd, void* buffer, std::size_t size);
+  ssize_t writev(int fd, struct iovec* iov, int count);
+
+  // Of the message that this thread is working on: may the caller not keep set-id bits?
+  static bool kill_suidgid() noexcept;
+
+  struct Count {
+    std::string name;
+    std::uint64_t count, total_ns, max_ns;
+  };
+  // Each kind of message that was seen, by its name in <linux/fuse.h> without FUSE_.
+  std::vector<Count> counts() const;
+
+ private:
+  void note_reply() noexcept;
+  void answer_tmpfile(int fd, const void* message, std::size_t size);
+
+  static constexpr std::size_t kOpcodes = 64;
+  Filesystem& fs_;
+  const double attr_timeout_;
+  std::array<MessageStats, kOpcodes> stats_;
+};
+
+int to_errno(const std::error_code& error) noexcept;
+
+}  // namespace ecfs::daemon

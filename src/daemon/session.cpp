@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "daemon/session.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/syslog_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "daemon/control.hpp"
+#include "daemon/messages.hpp"
+#include "daemon/ops.hpp"
+#include "ecfs/lower.hpp"
+
+extern char** environ;
+
+namespace ecfs::daemon {
+namespace {
+
+// Exit codes of ecfs(1) that the daemon has a part in.
+constexpr int kExitFailure = 1, kExitWrongKey = 3, kExitNoVolume = 5, kExitDamagedVolume = 7, kExitUnsupported = 9, kExitMountPoint = 10,
+              kExitLocked = 12, kExitLower = 13, kExitFuse = 14;
+
+constexpr double kDay = 86400, kSecond = 1;
+
+void open_log(const SessionConfig& c) {
+  std::shared_ptr<spdlog::logger> log;
+  if (!c.log_file.empty())
+    log = std::make_shared<spdlog::logger>("ecfsd", std::make_shared<spdlog::sinks::basic_file_sink_mt>(c.log_file));
+  else if (c.foreground)
+    log = std::make_shared<spdlog::logger>("ecfsd", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  else
+    log = std::make_shared<spdlog::logger>("ecfsd", std::make_shared<spdlog::sinks::syslog_sink_mt>("ecfsd", LOG_PID, LOG_DAEMON, false));
+  log->set_level(c.debug ? spdlog::level::debug : spdlog::level::info);
+  log->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(log));
+}
+
+// libfuse splits its options at commas.
+std::string escaped(const std::string& value) {
+  std::string out;
+  for (const char c : value) {
+    if (c == ',' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+// The descriptors that the caches may use, of what the process may have. The rest is for requests in flight, pinned files, the
+// worker threads' clones of /dev/fuse and the libraries.
+struct FdBudget {
+  std::size_t dirs, files;
+};
+FdBudget raise_descriptor_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
+  const auto n = static_cast<std::size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
+  return {std::clamp<std::size_t>(n / 5, 4, 4096), std::clamp<std::size_t>(n / 3, 8, 4096)};
+}
+
+Failure volume_failure(const std::string& lower, const std::error_code& code, const std::string& part) {
+  const std::string what = "cannot open the volume in '" + lower + "'";
+  const std::string why = part.empty() ? code.message() : code.message() + ": " + part;
+  if (code == Errc::not_a_volume) return {kExitNoVolume, what, why, "ecfs init makes a volume"};
+  if (code == Errc::unsupported_format) return {kExitUnsupported, what, why, "it was made by a later version of ecfs"};
+  if (code.category() == ecfs_category()) return {kExitDamagedVolume, what, why, "the file is left as it is; restore it from a backup"};
+  return {kExitLower, what, why, {}};
+}
+
+// What stays in one place while the session runs; libfuse's callbacks get a pointer to it.
+struct Running {
+  OpsContext context;  // first: the operations see the user data as this
+  Messages messages;
+};
+
+ssize_t on_raw_read(int fd, void* buffer, std::size_t size, void* userdata) {
+  return static_cast<Running*>(userdata)->messages.read(fd, buffer, size);
+}
+ssize_t on_raw_writev(int fd, struct iovec* iov, int count, void* userdata) {
+  return static_cast<Running*>(userdata)->messages.writev(fd, iov, count);
+}
+
+bool unmount(const std::string& mount, bool lazy) {
+  if (::geteuid() == 0) return ::umount2(mount.c_str(), lazy ? MNT_DETACH : 0) == 0;
+  std::vector<const char*> argv{"fusermount3", "-u", "-q"};
+  if (lazy) argv.push_back("-z");
+  argv.push_back("--");
+  argv.push_back(mount.c_str());
+  argv.push_back(nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_t attr;
+  posix_spawnattr_init(&attr);
+  posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setsigmask(&attr, &none);
+  pid_t pid = 0;
+  const int failed = ::posix_spawnp(&pid, argv[0], nullptr, &attr, const_cast<char* const*>(argv.data()), environ);
+  posix_spawnattr_destroy(&attr);
+  if (failed) return false;
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// Without it reads arrive in pieces of at most 128 KiB, whatever max_readahead says. Only root may.
+void raise_readahead(dev_t device) {
+  std::ofstream file("/sys/class/bdi/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)) + "/read_ahead_kb");
+  file << "1024\n";
+}
+
+// Beside the workers: waits until the mount answers and says so, then serves signals and the control socket.
+class Attendant {
+ public:
+  Attendant(const SessionConfig& config, const StatusContext& status, fuse_session* session)
+      : config_(config), status_(status), session_(session), main_(::pthread_self()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, s);
+    signals_ = UniqueFd(::signalfd(-1, &set, SFD_CLOEXEC));
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Attendant() {
+    const std::uint64_t one = 1;
+    if (::write(stop_.get(), &one, sizeof one) < 0) spdlog::error("cannot stop the attendant: {}", std::strerror(errno));
+    thread_.join();
+  }
+  bool ready() const noexcept { return ready_; }
+
+ private:
+  void run() {
+    struct stat st {};
+    const bool answered = ::stat(config_.mount.c_str(), &st) == 0;
+    Result<ControlServer> control = answered ? ControlServer::bind(st.st_dev) : Result<ControlServer>(last_errno());
+    if (answered) {
+      raise_readahead(st.st_dev);
+      if (!control) spdlog::error("no control socket: {}; ecfs status and ecfs name will not work", control.error().message());
+      say_ready();
+    }
+    for (;;) {
+      pollfd waits[] = {{stop_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {control ? control->fd() : -1, POLLIN, 0}};
+      if (::poll(waits, 3, -1) < 0 && errno != EINTR) return;
+      if (waits[0].revents) return;
+      if (waits[1].revents) on_signal();
+      if (waits[2].revents) control->serve_one(status_);
+    }
+  }
+
+  void say_ready() {
+    ready_ = true;
+    spdlog::info("mounted '{}' on '{}'{}", config_.lower, config_.mount, status_.fs.read_only() ? ", read-only" : "");
+    if (config_.status_fd >= 0) {
+      const std::string line = status_line(std::nullopt);
+      if (::write(config_.status_fd, line.data(), line.size()) < 0) spdlog::warn("nobody waits for the mount");
+      ::close(config_.status_fd);
+    }
+    if (!config_.foreground) {
+      const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+      for (const int fd : {0, 1, 2}) ::dup2(null, fd);
+      if (null > 2) ::close(null);
+    }
+  }
+
+  void on_signal() {
+    signalfd_siginfo info;
+    if (::read(signals_.get(), &info, sizeof info) != sizeof info) return;
+    if (info.ssi_signo == SIGHUP) {
+      spdlog::info("reopening the log");
+      open_log(config_);
+      return;
+    }
+    if (std::exchange(ending_, true)) {
+      // A second time: whoever still works here loses what has not been written.
+      spdlog::warn("ending at once; what programs have not written yet is lost");
+      fuse_session_exit(session_);
+      ::pthread_kill(main_, SIGUSR1);
+      return;
+    }
+    // The kernel writes its dirty pages back before it lets go; the workers serve that.
+    if (unmount(config_.mount, false)) return;
+    spdlog::warn("'{}' is in use: detached; it ends when its last user does", config_.mount);
+    if (!unmount(config_.mount, true)) {
+      spdlog::error("cannot unmount '{}': {}", config_.mount, std::strerror(errno));
+      ending_ = false;
+    }
+  }
+
+  const SessionConfig& config_;
+  const StatusContext& status_;
+  fuse_session* session_;
+  pthread_t main_;
+  UniqueFd stop_, signals_;
+  std::thread thread_;
+  std::atomic<bool> ready_{false};
+  bool ending_ = false;
+};
+
+// Before any thread starts, so that every thread has it: signals are the attendant's, and SIGUSR1 only wakes.
+void prepare_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, s);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  struct sigaction wake {};
+  wake.sa_handler = [](int) {};
+  ::sigaction(SIGUSR1, &wake, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+struct Opened {
+  UniqueFd root;
+  Volume volume;
+  KeyRing keys;
+  SessionMarker marker;
+  bool read_only = false;
+  bool beside_writer = false;
+};
+
+// The lower directory: locked, its volume verified, the session marked.
+std::optional<Failure> open_lower(const SessionConfig& config, const std::vector<EpochMaster>& masters, Opened& out) {
+  const std::string what = "cannot use the lower directory '" + config.lower + "'";
+  auto root = lower::open_path(config.lower, O_RDONLY | O_DIRECTORY);
+  if (!root) return Failure{kExitLower, what, root.error().message(), {}};
+  out.root = std::move(*root);
+
+  VolumeError error;
+  auto volume = load_volume(out.root.get(), error);
+  if (!volume) return volume_failure(config.lower, error.code, error.part);
+  auto keys = make_key_ring(masters);
+  if (!keys) return Failure{kExitFailure, "cannot derive the keys", keys.error().message(), {}};
+  if (const auto v = verify_volume(*volume, *keys); !v) return volume_failure(config.lower, v.error(), "mac");
+  out.volume = std::move(*volume);
+  out.keys = std::move(*keys);
+
+  const auto st = lower::statvfs(out.root.get());
+  if (!st) return Failure{kExitLower, what, st.error().message(), {}};
+  const bool lower_read_only = (st->f_flag & ST_RDONLY) != 0;
+  out.read_only = config.read_only || lower_read_only;
+  if (!out.read_only) {
+    if (const auto locked = lower::lock(out.root.get(), true); !locked) {
+      if (!is_errno(locked.error(), EWOULDBLOCK)) return Failure{kExitLower, what, locked.error().message(), {}};
+      const std::string holder = SessionMarker::holder(out.root.get());
+      return Failure{kExitLocked, what, "it is mounted already" + (holder.empty() ? "" : " by " + holder),
+                     "unmount it there first, or mount with -o ro"};
+    }
+  } else if (!lower_read_only) {
+    // A reader takes no lock, so as not to keep a writer out, and therefore may have one beside it.
+    out.beside_writer = true;
+  }
+  auto marker = SessionMarker::begin(out.root.get(), out.read_only);
+  if (!marker)
+    return Failure{kExitLower, what, "cannot mark the session: " + marker.error().message(),
+                   is_errno(marker.error(), EACCES) ? "you need write permission there, or mount with -o ro" : ""};
+  out.marker = std::move(*marker);
+  if (out.marker.any_cut()) spdlog::warn("an earlier session on '{}' was cut; sizes of what it changed are verified", config.lower);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string status_line(const std::optional<Failure>& failure) {
+  nlohmann::json j;
+  if (!failure) {
+    j = {{"ok", true}, {"pid", ::getpid()}};
+  } else {
+    j = {{"ok", false}, {"exit", failure->exit}, {"what", failure->what}, {"why", failure->why}};
+    if (!failure->hint.empty()) j["hint"] = failure->hint;
+  }
+  return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster> masters) {
+  try {
+    open_log(config);
+  } catch (const spdlog::spdlog_ex& e) {
+    return Failure{kExitFailure, "cannot open the log '" + config.log_file + "'", e.what(), {}};
+  }
+  prepare_signals();
+  const FdBudget budget = raise_descriptor_limit();
+  drop_excess_capabilities();
+
+  Opened opened;
+  if (auto failure = open_lower(config, masters, opened)) return failure;
+  masters.clear();
+  const int root = opened.root.get();
+  const bool own = !opened.read_only;  // a marker of ours is there
+
+  Filesystem::Config fc;
+  fc.lower_root = std::move(opened.root);
+  fc.volume = std::move(opened.volume);
+  fc.keys = std::move(opened.keys);
+  fc.marker = std::move(opened.marker);
+  fc.read_only = opened.read_only;
+  fc.noatime = config.noatime;
+  fc.acl = config.acl;
+  fc.max_dirs = budget.dirs;
+  fc.max_files = budget.files;
+  fc.log = [](const std::string& what, const std::string& path) { spdlog::error("{}: lower path '{}'", what, path); };
+  SessionMarker spare = fc.marker;
+  auto made = Filesystem::create(std::move(fc));
+  if (!made) {
+    if (own)
+      if (const auto fd = lower::open_path(config.lower, O_RDONLY | O_DIRECTORY)) (void)spare.end(fd->get());
+    return Failure{kExitDamagedVolume, "cannot read the root of the volume in '" + config.lower + "'", made.error().message(), {}};
+  }
+  Filesystem& fs = **made;
+  const auto end_marker = [&] {
+    if (const auto r = fs.marker().end(root); !r) spdlog::error("cannot take the session marker away: {}", r.error().message());
+  };
+
+  const double timeout = opened.beside_writer ? kSecond : kDay;
+  Running running{{fs, timeout, config.noxattr, config.acl}, {fs, timeout}};
+  const StatusContext status{fs, running.messages, config.lower, config.mount, opened.beside_writer ? "read-only beside a writer" : "exclusive"};
+
+  const std::string fsname = config.fsname.empty() ? config.lower : config.fsname;
+  std::string options = "subtype=ecfs,default_permissions,fsname=" + escaped(fsname);
+  if (opened.read_only) options += ",ro";
+  for (const auto& o : config.fuse_options) options += "," + o;
+  const char* argv[] = {"ecfsd", "-o", options.c_str(), nullptr};
+  fuse_args args = FUSE_ARGS_INIT(3, const_cast<char**>(argv));
+  fuse_session* session = fuse_session_new(&args, &ops_table(), sizeof(fuse_lowlevel_ops), &running);
+  fuse_opt_free_args(&args);
+  if (!session) {
+    end_marker();
+    return Failure{kExitFuse, "cannot start FUSE", "libfuse refused the options '" + options + "'", {}};
+  }
+  if (fuse_session_mount(session, config.mount.c_str()) != 0) {
+    const int error = errno;
+    fuse_session_destroy(session);
+    end_marker();
+    return Failure{kExitMountPoint, "cannot mount on '" + config.mount + "'", std::strerror(error), {}};
+  }
+  fuse_custom_io io{};
+  io.read = on_raw_read;
+  io.writev = on_raw_writev;
+  if (fuse_session_custom_io(session, &io, fuse_session_fd(session)) != 0) {
+    fuse_session_unmount(session);
+    fuse_session_destroy(session);
+    end_marker();
+    return Failure{kExitFuse, "cannot start FUSE", "libfuse refused its messages to be seen", {}};
+  }
+
+  std::optional<Failure> failure;
+  {
+    WriteBack write_back(fs, config.mount, session);
+    running.context.write_back = &write_back;
+    Attendant attendant(config, status, session);
+    fuse_loop_config* loop = fuse_loop_cfg_create();
+    const unsigned threads = std::max(4u, std::thread::hardware_concurrency());
+    fuse_loop_cfg_set_clone_fd(loop, 1);
+    fuse_loop_cfg_set_max_threads(loop, threads);
+    fuse_loop_cfg_set_idle_threads(loop, threads);
+    const int ended = fuse_session_loop_mt(session, loop);
+    fuse_loop_cfg_destroy(loop);
+    fuse_session_unmount(session);
+    if (ended < 0) failure = Failure{kExitFailure, "serving '" + config.mount + "' failed", std::strerror(-ended), {}};
+    if (!failure && !attendant.ready()) failure = Failure{kExitFuse, "the mount on '" + config.mount + "' does not answer", "it was unmounted at once", {}};
+  }
+  fuse_session_destroy(session);
+  end_marker();
+  spdlog::info("unmounted '{}'", config.mount);
+  return failure;
+}
+
+}  // namespace ecfs::daemon

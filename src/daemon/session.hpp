@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// fuse_session's life: mount, serve, signals, background, unmount. Everything that can fail before the mount answers is reported
+// through the status descriptor, or on the terminal.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ecfs/volume.hpp"
+
+namespace ecfs::daemon {
+
+struct SessionConfig {
+  std::string lower;
+  std::string mount;
+  std::string log_file;
+  bool foreground = false;
+  bool debug = false;
+  bool read_only = false;
+  bool noatime = false;
+  bool noxattr = false;
+  bool acl = false;
+  std::string fsname;                     // empty: the lower directory's path
+  std::vector<std::string> fuse_options;  // for libfuse: ro, nosuid, allow_other ...
+  int status_fd = -1;
+};
+
+// A failure as the user is told it. Exit codes are those of ecfs(1).
+struct Failure {
+  int exit = 1;
+  std::string what, why, hint;
+};
+
+// {"ok":...} and a newline, for --status-fd.
+std::string status_line(const std::optional<Failure>& failure);
+
+// Mounts and serves until unmounted. Returns what went wrong, if anything did before the mount answered or while it served.
+std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster> masters);
+
+}  // namespace ecfs::daemon
