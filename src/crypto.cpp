@@ -255,13 +255,15 @@ const EpochKeys* KeyRing::find(Epoch epoch) const noexcept {
 }
 
 FileKey new_file_key(const EpochKeys& keys, Suite suite, FileHeader& header) noexcept {
-  FileKey key;
-  random_bytes(key.bytes());
   header = {};
   header.suite = suite;
   header.epoch = keys.epoch;
-  random_bytes(header.file_id);
-  random_bytes(header.wrap_nonce);
+  // One draw for all three: each is a system call, and this is on the way of every file that is made.
+  Key<FileKeyTag, FileKey::kSize + 16 + kXNonceSize> drawn;
+  random_bytes(drawn.bytes());
+  FileKey key(drawn.bytes().first<FileKey::kSize>());
+  std::copy_n(drawn.data() + FileKey::kSize, 16, header.file_id.begin());
+  std::copy_n(drawn.data() + FileKey::kSize + 16, kXNonceSize, header.wrap_nonce.begin());
   std::array<std::uint8_t, kHeaderSize> raw;
   header.encode(raw);
   unsigned long long n = 0;

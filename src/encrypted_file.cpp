@@ -43,8 +43,11 @@ std::span<Byte> block_part(std::uint64_t block, std::span<Byte> page) noexcept {
 Result<EncryptedFile> EncryptedFile::open(UniqueFd fd, const KeyRing& keys, Options options) {
   const auto st = lower::stat_fd(fd.get());
   if (!st) return st.error();
+  return open(std::move(fd), keys, options, static_cast<std::uint64_t>(st->st_size));
+}
+
+Result<EncryptedFile> EncryptedFile::open(UniqueFd fd, const KeyRing& keys, Options options, std::uint64_t lower_bytes) {
   EncryptedFile file(std::move(fd), keys, options);
-  const auto lower_bytes = static_cast<std::uint64_t>(st->st_size);
   if (lower_bytes == 0) return file;
   // Looking at the header and the last block is our own purpose, not the user's reading.
   const bool quiet = lower::set_noatime(file.fd(), true);

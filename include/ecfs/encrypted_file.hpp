@@ -35,6 +35,8 @@ class EncryptedFile {
   // `fd`: a regular file open for reading (and writing). Reads the header and the last block and sets a wrong size hint right.
   // Errors: damaged_header, unsupported_format, errnos. `keys` must outlive the file.
   static Result<EncryptedFile> open(UniqueFd fd, const KeyRing& keys, Options options);
+  // The same where the caller has just asked for the lower size.
+  static Result<EncryptedFile> open(UniqueFd fd, const KeyRing& keys, Options options, std::uint64_t lower_bytes);
 
   std::uint64_t size() const noexcept { return size_; }
   int fd() const noexcept { return fd_.get(); }

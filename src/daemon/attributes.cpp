@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kUser = "user.";
 constexpr std::string_view kAcl = "system.posix_acl_";
 constexpr std::string_view kCapability = "security.capability";
+constexpr blksize_t kListingRequest = 128 * 1024;
 constexpr std::size_t kSealedText = 60;  // no sealed target has a shorter text (docs/FORMAT.md)
 
 }  // namespace
@@ -49,6 +50,8 @@ Result<struct stat> Filesystem::plain_attributes(const NodePtr& node, struct sta
     st.st_size = static_cast<off_t>(*size);
     return st;
   }
+  // The C library's readdir asks for so much at a time, and the kernel sends one message for each.
+  if (S_ISDIR(st.st_mode)) st.st_blksize = kListingRequest;
   if (!S_ISREG(st.st_mode)) return st;
   const auto lower_bytes = static_cast<std::uint64_t>(st.st_size);
   auto by_hint = plain_size_by_hint(lower_bytes);

@@ -77,7 +77,7 @@ Result<Filesystem::FilePtr> Filesystem::keep_open(const NodePtr& node, UniqueFd 
   options.writable = writable;
   options.noatime = config_.noatime;
   options.lost_header_is_empty = config_.marker.in_cut(st.st_ctim);
-  auto file = EncryptedFile::open(std::move(fd), config_.keys, options);
+  auto file = EncryptedFile::open(std::move(fd), config_.keys, options, static_cast<std::uint64_t>(st.st_size));
   if (!file) return file.error();
   return nodes_.files.put(node, std::make_shared<OpenFile>(std::move(*file), writable));
 }

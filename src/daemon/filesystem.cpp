@@ -103,7 +103,8 @@ Result<void> Filesystem::fill_dir(const Place& at, mode_t wanted, const Caller& 
   if ((made & S_IRWXU) != S_IRWXU)
     if (const auto r = lower::chmod_fd(dir->get(), made | S_IRWXU); !r) return r;
   if (!plain_names()) {
-    const AsCaller as(caller);
+    // The id must be readable to whoever may enter, whatever the umask.
+    const AsCaller as({caller.uid, caller.gid, caller.pid, 0});
     if (const auto r = new_dir_record(dir->get()); !r) return r.error();
   }
   if (final == made && (made & S_IRWXU) == S_IRWXU) return {};

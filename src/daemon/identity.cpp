@@ -59,8 +59,10 @@ void drop_excess_capabilities() noexcept {
 
 AsCaller::AsCaller(const Caller& caller) {
   // A umask is a process's until its thread has a filesystem context of its own.
+  // unshare(2) of this cannot fail but for lack of memory, and then the umask is everybody's for as long as the call takes.
   thread_local const bool own_context = ::unshare(CLONE_FS) == 0;
-  if (own_context) ::umask(caller.umask);
+  static_cast<void>(own_context);
+  ::umask(caller.umask);
   if (!kRoot || (caller.uid == 0 && caller.gid == 0)) return;
   own_groups();
   set_thread_groups(groups_of(caller.pid));
@@ -70,6 +72,7 @@ AsCaller::AsCaller(const Caller& caller) {
 }
 
 AsCaller::~AsCaller() {
+  ::umask(0);  // the format's own files get the modes that they are made with
   if (!switched_) return;
   ::syscall(SYS_setfsuid, 0);
   ::syscall(SYS_setfsgid, 0);

@@ -20,11 +20,9 @@
 
 namespace {
 
-using ecfs::UniqueFd;
+using ecfs::Exit;
 using ecfs::daemon::Failure;
 using ecfs::daemon::SessionConfig;
-
-constexpr int kUsage = 2;
 
 void print(const Failure& f) {
   std::fprintf(stderr, "ecfsd: error: %s: %s\n", f.what.c_str(), f.why.c_str());
@@ -64,7 +62,7 @@ std::optional<Failure> take_options(const std::vector<std::string>& texts, Sessi
       else if (o == "acl") config.acl = true;
       else if (o.rfind("fsname=", 0) == 0) config.fsname = o.substr(7);
       else if (has(pass, o)) config.fuse_options.push_back(o);
-      else if (!has(ignored, o)) return Failure{kUsage, "unknown mount option '" + o + "'", "ecfsd does not know it", {}};
+      else if (!has(ignored, o)) return Failure{Exit::usage, "unknown mount option '" + o + "'", "ecfsd does not know it", {}};
     }
   return std::nullopt;
 }
@@ -79,7 +77,7 @@ int report(const SessionConfig& config, const std::optional<Failure>& failure) {
   } else {
     print(*failure);
   }
-  return failure->exit;
+  return static_cast<int>(failure->exit);
 }
 
 // The first process waits only as long as nobody else does: with a status descriptor it is gone at once.
@@ -127,29 +125,29 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : kUsage;
+    return app.exit(e) == 0 ? 0 : static_cast<int>(Exit::usage);
   }
 
   // The keys first, and no copy of them anywhere else: no core dump, no ptrace by the same user.
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::prctl(PR_SET_DUMPABLE, 0);
-  if (!ecfs::crypto_init()) return report(config, Failure{1, "cannot start", "the cryptographic libraries lack a cipher", {}});
+  if (!ecfs::crypto_init()) return report(config, Failure{Exit::failure, "cannot start", "the cryptographic libraries lack a cipher", {}});
   if (const auto failure = take_options(options, config)) return report(config, failure);
   auto keys = ecfs::read_keys(key_fd);
   ::close(key_fd);
-  if (!keys) return report(config, Failure{1, "cannot read the keys", keys.error().message(), {}});
+  if (!keys) return report(config, Failure{Exit::failure, "cannot read the keys", keys.error().message(), {}});
 
   for (auto* path : {&config.lower, &config.mount, &config.log_file}) {
     // Before leaving the current directory.
     if (path->empty() || path->front() == '/') continue;
     char cwd[PATH_MAX];
-    if (!::getcwd(cwd, sizeof cwd)) return report(config, Failure{1, "cannot find the current directory", std::strerror(errno), {}});
+    if (!::getcwd(cwd, sizeof cwd)) return report(config, Failure{Exit::failure, "cannot find the current directory", std::strerror(errno), {}});
     *path = std::string(cwd) + "/" + *path;
   }
   if (!config.foreground) go_to_background(config);
   // The working directory of whoever mounts must not be kept busy.
-  if (::chdir("/") != 0) return report(config, Failure{1, "cannot leave the current directory", std::strerror(errno), {}});
+  if (::chdir("/") != 0) return report(config, Failure{Exit::failure, "cannot leave the current directory", std::strerror(errno), {}});
   return report(config, ecfs::daemon::run_session(std::move(config), std::move(*keys)));
 }
 

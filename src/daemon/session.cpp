@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <spawn.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -12,6 +13,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,10 +34,6 @@ extern char** environ;
 
 namespace ecfs::daemon {
 namespace {
-
-// Exit codes of ecfs(1) that the daemon has a part in.
-constexpr int kExitFailure = 1, kExitWrongKey = 3, kExitNoVolume = 5, kExitDamagedVolume = 7, kExitUnsupported = 9, kExitMountPoint = 10,
-              kExitLocked = 12, kExitLower = 13, kExitFuse = 14;
 
 constexpr double kDay = 86400, kSecond = 1;
 
@@ -79,10 +77,10 @@ FdBudget raise_descriptor_limit() {
 Failure volume_failure(const std::string& lower, const std::error_code& code, const std::string& part) {
   const std::string what = "cannot open the volume in '" + lower + "'";
   const std::string why = part.empty() ? code.message() : code.message() + ": " + part;
-  if (code == Errc::not_a_volume) return {kExitNoVolume, what, why, "ecfs init makes a volume"};
-  if (code == Errc::unsupported_format) return {kExitUnsupported, what, why, "it was made by a later version of ecfs"};
-  if (code.category() == ecfs_category()) return {kExitDamagedVolume, what, why, "the file is left as it is; restore it from a backup"};
-  return {kExitLower, what, why, {}};
+  if (code == Errc::not_a_volume) return {Exit::no_volume, what, why, "ecfs init makes a volume"};
+  if (code == Errc::unsupported_format) return {Exit::unsupported, what, why, "it was made by a later version of ecfs"};
+  if (code.category() == ecfs_category()) return {Exit::damaged_volume, what, why, "the file is left as it is; restore it from a backup"};
+  return {Exit::lower, what, why, {}};
 }
 
 // What stays in one place while the session runs; libfuse's callbacks get a pointer to it.
@@ -147,6 +145,9 @@ class Attendant {
 
  private:
   void run() {
+    // A umask of this thread's own, for a log that is reopened.
+    ::unshare(CLONE_FS);
+    ::umask(077);
     struct stat st {};
     const bool answered = ::stat(config_.mount.c_str(), &st) == 0;
     Result<ControlServer> control = answered ? ControlServer::bind(st.st_dev) : Result<ControlServer>(last_errno());
@@ -168,7 +169,9 @@ class Attendant {
     ready_ = true;
     spdlog::info("mounted '{}' on '{}'{}", config_.lower, config_.mount, status_.fs.read_only() ? ", read-only" : "");
     if (config_.status_fd >= 0) {
-      const std::string line = status_line(std::nullopt);
+      const bool by_itself = status_.fs.read_only() && !config_.read_only;
+      const std::string line =
+          status_line(std::nullopt, by_itself ? "the lower directory is on a read-only filesystem, so the mount is read-only too" : "");
       if (::write(config_.status_fd, line.data(), line.size()) < 0) spdlog::warn("nobody waits for the mount");
       ::close(config_.status_fd);
     }
@@ -238,27 +241,27 @@ struct Opened {
 std::optional<Failure> open_lower(const SessionConfig& config, const std::vector<EpochMaster>& masters, Opened& out) {
   const std::string what = "cannot use the lower directory '" + config.lower + "'";
   auto root = lower::open_path(config.lower, O_RDONLY | O_DIRECTORY);
-  if (!root) return Failure{kExitLower, what, root.error().message(), {}};
+  if (!root) return Failure{Exit::lower, what, root.error().message(), {}};
   out.root = std::move(*root);
 
   VolumeError error;
   auto volume = load_volume(out.root.get(), error);
   if (!volume) return volume_failure(config.lower, error.code, error.part);
   auto keys = make_key_ring(masters);
-  if (!keys) return Failure{kExitFailure, "cannot derive the keys", keys.error().message(), {}};
+  if (!keys) return Failure{Exit::failure, "cannot derive the keys", keys.error().message(), {}};
   if (const auto v = verify_volume(*volume, *keys); !v) return volume_failure(config.lower, v.error(), "mac");
   out.volume = std::move(*volume);
   out.keys = std::move(*keys);
 
   const auto st = lower::statvfs(out.root.get());
-  if (!st) return Failure{kExitLower, what, st.error().message(), {}};
+  if (!st) return Failure{Exit::lower, what, st.error().message(), {}};
   const bool lower_read_only = (st->f_flag & ST_RDONLY) != 0;
   out.read_only = config.read_only || lower_read_only;
   if (!out.read_only) {
     if (const auto locked = lower::lock(out.root.get(), true); !locked) {
-      if (!is_errno(locked.error(), EWOULDBLOCK)) return Failure{kExitLower, what, locked.error().message(), {}};
+      if (!is_errno(locked.error(), EWOULDBLOCK)) return Failure{Exit::lower, what, locked.error().message(), {}};
       const std::string holder = SessionMarker::holder(out.root.get());
-      return Failure{kExitLocked, what, "it is mounted already" + (holder.empty() ? "" : " by " + holder),
+      return Failure{Exit::lower_in_use, what, "it is mounted already" + (holder.empty() ? "" : " by " + holder),
                      "unmount it there first, or mount with -o ro"};
     }
   } else if (!lower_read_only) {
@@ -267,7 +270,7 @@ std::optional<Failure> open_lower(const SessionConfig& config, const std::vector
   }
   auto marker = SessionMarker::begin(out.root.get(), out.read_only);
   if (!marker)
-    return Failure{kExitLower, what, "cannot mark the session: " + marker.error().message(),
+    return Failure{Exit::lower, what, "cannot mark the session: " + marker.error().message(),
                    is_errno(marker.error(), EACCES) ? "you need write permission there, or mount with -o ro" : ""};
   out.marker = std::move(*marker);
   if (out.marker.any_cut()) spdlog::warn("an earlier session on '{}' was cut; sizes of what it changed are verified", config.lower);
@@ -276,12 +279,13 @@ std::optional<Failure> open_lower(const SessionConfig& config, const std::vector
 
 }  // namespace
 
-std::string status_line(const std::optional<Failure>& failure) {
+std::string status_line(const std::optional<Failure>& failure, const std::string& note) {
   nlohmann::json j;
   if (!failure) {
     j = {{"ok", true}, {"pid", ::getpid()}};
+    if (!note.empty()) j["note"] = note;
   } else {
-    j = {{"ok", false}, {"exit", failure->exit}, {"what", failure->what}, {"why", failure->why}};
+    j = {{"ok", false}, {"exit", static_cast<int>(failure->exit)}, {"what", failure->what}, {"why", failure->why}};
     if (!failure->hint.empty()) j["hint"] = failure->hint;
   }
   return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -291,9 +295,10 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   try {
     open_log(config);
   } catch (const spdlog::spdlog_ex& e) {
-    return Failure{kExitFailure, "cannot open the log '" + config.log_file + "'", e.what(), {}};
+    return Failure{Exit::failure, "cannot open the log '" + config.log_file + "'", e.what(), {}};
   }
   prepare_signals();
+  ::umask(0);  // callers' umasks are applied a call; our own files say their modes
   const FdBudget budget = raise_descriptor_limit();
   drop_excess_capabilities();
 
@@ -319,7 +324,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   if (!made) {
     if (own)
       if (const auto fd = lower::open_path(config.lower, O_RDONLY | O_DIRECTORY)) (void)spare.end(fd->get());
-    return Failure{kExitDamagedVolume, "cannot read the root of the volume in '" + config.lower + "'", made.error().message(), {}};
+    return Failure{Exit::damaged_volume, "cannot read the root of the volume in '" + config.lower + "'", made.error().message(), {}};
   }
   Filesystem& fs = **made;
   const auto end_marker = [&] {
@@ -340,13 +345,13 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   fuse_opt_free_args(&args);
   if (!session) {
     end_marker();
-    return Failure{kExitFuse, "cannot start FUSE", "libfuse refused the options '" + options + "'", {}};
+    return Failure{Exit::fuse, "cannot start FUSE", "libfuse refused the options '" + options + "'", {}};
   }
   if (fuse_session_mount(session, config.mount.c_str()) != 0) {
     const int error = errno;
     fuse_session_destroy(session);
     end_marker();
-    return Failure{kExitMountPoint, "cannot mount on '" + config.mount + "'", std::strerror(error), {}};
+    return Failure{Exit::mount_point, "cannot mount on '" + config.mount + "'", std::strerror(error), {}};
   }
   fuse_custom_io io{};
   io.read = on_raw_read;
@@ -355,7 +360,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
     fuse_session_unmount(session);
     fuse_session_destroy(session);
     end_marker();
-    return Failure{kExitFuse, "cannot start FUSE", "libfuse refused its messages to be seen", {}};
+    return Failure{Exit::fuse, "cannot start FUSE", "libfuse refused its messages to be seen", {}};
   }
 
   std::optional<Failure> failure;
@@ -371,8 +376,8 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
     const int ended = fuse_session_loop_mt(session, loop);
     fuse_loop_cfg_destroy(loop);
     fuse_session_unmount(session);
-    if (ended < 0) failure = Failure{kExitFailure, "serving '" + config.mount + "' failed", std::strerror(-ended), {}};
-    if (!failure && !attendant.ready()) failure = Failure{kExitFuse, "the mount on '" + config.mount + "' does not answer", "it was unmounted at once", {}};
+    if (ended < 0) failure = Failure{Exit::failure, "serving '" + config.mount + "' failed", std::strerror(-ended), {}};
+    if (!failure && !attendant.ready()) failure = Failure{Exit::fuse, "the mount on '" + config.mount + "' does not answer", "it was unmounted at once", {}};
   }
   fuse_session_destroy(session);
   end_marker();

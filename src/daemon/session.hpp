@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ecfs/exit_code.hpp"
 #include "ecfs/volume.hpp"
 
 namespace ecfs::daemon {
@@ -26,14 +27,14 @@ struct SessionConfig {
   int status_fd = -1;
 };
 
-// A failure as the user is told it. Exit codes are those of ecfs(1).
+// A failure as the user is told it.
 struct Failure {
-  int exit = 1;
+  Exit exit = Exit::failure;
   std::string what, why, hint;
 };
 
-// {"ok":...} and a newline, for --status-fd.
-std::string status_line(const std::optional<Failure>& failure);
+// {"ok":...} and a newline, for --status-fd. `note` is something that the user should know of a mount that succeeded.
+std::string status_line(const std::optional<Failure>& failure, const std::string& note = {});
 
 // Mounts and serves until unmounted. Returns what went wrong, if anything did before the mount answered or while it served.
 std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster> masters);

@@ -39,7 +39,8 @@ bool WriteBack::sync_by_path(const NodePtr& node) {
     if (!plain) return false;
     const auto fd = lower::open_path(mount_ + *plain, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
     struct stat st;
-    if (!fd || ::fstat(fd->get(), &st) != 0 || st.st_ino != node->key.ino) return false;
+    // The same inode number on the lower device would be the lower file itself: then the mount is not in the way.
+    if (!fd || ::fstat(fd->get(), &st) != 0 || st.st_ino != node->key.ino || st.st_dev == node->key.dev) return false;
     return ::sync_file_range(fd->get(), 0, 0,
                              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) == 0;
   } catch (const std::bad_alloc&) {
