@@ -71,6 +71,14 @@ Result<void> EncryptedFile::load_header(std::span<const std::uint8_t, kPage> pag
   return {};
 }
 
+// Sets the lower size of a file that shrinks to `size`. Cut at the page's end first: the tail behind the last page is a hint, and must not
+// keep bytes of a page that was there, which a later growth would take for a block.
+Result<void> EncryptedFile::cut_lower(std::uint64_t size) const {
+  if (size > 0)
+    if (const auto r = lower::ftruncate(fd(), page_off(block_count(size))); !r) return r;
+  return lower::ftruncate(fd(), lower_size(size));
+}
+
 // Learns header and size from a non-empty lower file: the last block that exists decides, and a hint that differs is set right.
 Result<void> EncryptedFile::settle(std::uint64_t lower_bytes) {
   tail_block_ = kNoBlock;
@@ -101,7 +109,7 @@ Result<void> EncryptedFile::settle(std::uint64_t lower_bytes) {
     // Damaged: its length can't be asked. The hint stands, and reads of the block fail.
     size_ = plain_size_of(*pages, *says.hint);
   }
-  if (options_.writable && length && lower_size(size_) != lower_bytes) return lower::ftruncate(fd(), lower_size(size_));
+  if (options_.writable && length && lower_size(size_) != lower_bytes) return cut_lower(size_);
   return {};
 }
 
@@ -350,7 +358,7 @@ Result<void> EncryptedFile::write(std::uint64_t off, std::span<const std::uint8_
   if (size_ == 0) undo_key();
   // `size_` may now be that of a file without its first write; then it is empty again. Where even this fails, the last block
   // decides when the file is next opened.
-  if (grown > size_) (void)lower::ftruncate(fd(), lower_size(size_));
+  if (grown > size_) (void)cut_lower(size_);
   return w.error;
 }
 
@@ -381,7 +389,7 @@ Result<void> EncryptedFile::grow(std::uint64_t size) {
   }
   if (had == 0) forget_key();
   tail_block_ = kNoBlock;
-  (void)lower::ftruncate(fd(), lower_size(size_));  // the first error is the one to tell
+  (void)cut_lower(size_);  // the first error is the one to tell
   return result;
 }
 
@@ -392,8 +400,8 @@ Result<void> EncryptedFile::shrink(std::uint64_t size) {
   std::uint8_t* plain = scratch().first.reserve(kPage).data();
   const auto present = load_for_update(last, plain);
   if (!present) return present.error();
+  if (const auto r = lower::ftruncate(fd(), page_off(last + 1)); !r) return r;
   if (*present != length) {
-    if (const auto r = lower::ftruncate(fd(), page_off(last + 1)); !r) return r;
     if (const auto r = store_block(last, {plain, length}); !r) {
       // Everything behind the block is gone; what is left says what the size is.
       (void)settle(page_off(last + 1));

@@ -64,6 +64,7 @@ class EncryptedFile {
   bool is_last(std::uint64_t block) const noexcept { return block + 1 == blocks(); }
 
   Result<void> load_header(std::span<const std::uint8_t, kPage> page0);
+  Result<void> cut_lower(std::uint64_t size) const;
   Result<void> settle(std::uint64_t lower_bytes);
   Result<std::uint64_t> last_nonzero_page(std::uint64_t pages) const;
   bool block_is_hole(std::uint64_t block) const;
