@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/xattr.h>
 
+#include <algorithm>
+
 #include "daemon/filesystem.hpp"
 #include "ecfs/lower.hpp"
 
@@ -18,7 +20,8 @@ constexpr std::size_t kSealedText = 60;  // no sealed target has a shorter text 
 }  // namespace
 
 Result<std::string> Filesystem::read_target_file(const std::string& name) {
-  const auto fd = lower::open_at(root_dir_->fd.get(), name.c_str(), O_RDONLY | O_NONBLOCK);
+  const int root = root_dir_->fd.get();
+  const auto fd = lending(root, S_IXUSR, [&] { return lower::open_at(root, name.c_str(), O_RDONLY | O_NONBLOCK); });
   if (!fd) return is_errno(fd.error(), ENOENT) ? Errc::damaged_name : Result<std::string>(fd.error());
   std::string text(8192, '\0');
   const auto n = lower::pread(fd->get(), {reinterpret_cast<std::uint8_t*>(text.data()), text.size()}, 0);
@@ -35,7 +38,8 @@ Result<std::uint64_t> Filesystem::symlink_size(int dir, const std::string& name,
   const auto text = lower::readlink_at(dir, name.c_str());
   if (!text) return text.error();
   if (!text->starts_with(kTargetPrefix)) return static_cast<std::uint64_t>(length);  // not ours; readlink tells the damage
-  const auto file = lower::stat_at(root_dir_->fd.get(), text->c_str());
+  const int root = root_dir_->fd.get();
+  const auto file = lending(root, S_IXUSR, [&] { return lower::stat_at(root, text->c_str()); });
   if (!file) return static_cast<std::uint64_t>(length);
   return static_cast<std::uint64_t>(target_length(static_cast<std::size_t>(file->st_size)).value_or(length));
 }
@@ -239,10 +243,12 @@ Result<std::vector<std::string>> Filesystem::list_xattrs(const NodePtr& node) {
       for (const auto& k : config_.keys.epochs())
         if ((name = decode_xattr_name(k, lower_name))) break;
     }
-    if (name)
-      names.push_back(std::string(kUser) + *name);
-    else
+    if (name) {
+      // Twice only where the older epoch's could not be removed.
+      if (std::string full = std::string(kUser) + *name; std::find(names.begin(), names.end(), full) == names.end()) names.push_back(std::move(full));
+    } else {
       note(damage_.foreign, "an extended attribute whose name does not decode is left out", node);
+    }
   }
   return names;
 }
@@ -258,11 +264,16 @@ Result<void> Filesystem::remove_xattr(const NodePtr& node, const char* name) {
   };
   if (!view.starts_with(kUser)) return raw(name);
   if (view.size() == kUser.size()) return errno_code(EINVAL);
-  const auto removed = find_xattr(config_.keys, view.substr(kUser.size()), [&](const LowerXattr& lower) -> Result<std::string> {
-    if (const auto r = raw(lower.name.c_str()); !r) return r.error();
-    return std::string();
-  });
-  return removed ? Result<void>() : removed.error();
+  // Under every epoch: what set_xattr could not take away must not come back.
+  Result<void> removed = errno_code(ENODATA);
+  for (const auto& k : config_.keys.epochs()) {
+    const auto lower = encode_xattr_name(k, view.substr(kUser.size()));
+    if (!lower) return lower.error();
+    const auto r = raw(lower->name.c_str());
+    if (r) removed = r;
+    if (!r && !is_errno(r.error(), ENODATA)) return r;
+  }
+  return removed;
 }
 
 Result<struct statvfs> Filesystem::stat_volume() {

@@ -156,12 +156,10 @@ Result<std::uint64_t> Filesystem::seek(const NodePtr& node, std::uint64_t off, i
   return whence == SEEK_DATA ? (*file)->file.seek_data(off) : (*file)->file.seek_hole(off);
 }
 
-namespace {
 // "Not supported here" is no failure to store: programs that save take any error of fsync for lost data.
-Result<void> lenient(Result<void> synced) {
+Result<void> Filesystem::lenient(Result<void> synced) {
   return !synced && is_errno(synced.error(), EINVAL) ? Result<void>() : synced;
 }
-}  // namespace
 
 Result<void> Filesystem::sync(const NodePtr& node, bool data_only) {
   if (node->type != S_IFREG) return {};
@@ -175,15 +173,6 @@ Result<void> Filesystem::sync(const NodePtr& node, bool data_only) {
   }
   // Without the file's lock: what was answered is in the lower file, and writers need not wait for the disk.
   return lenient((*file)->file.sync(data_only));
-}
-
-Result<void> Filesystem::sync_dir(const NodePtr& node, bool data_only) {
-  const auto dir = open_dir(node);
-  if (!dir) return is_errno(dir.error(), ENOENT) ? Result<void>() : Result<void>(dir.error());  // removed: nothing to keep
-  const auto fd = lower::open_at((*dir)->fd.get(), ".", O_RDONLY | O_DIRECTORY | O_NOATIME);
-  const auto again = fd ? Result<UniqueFd>(errno_code(EEXIST)) : lower::open_at((*dir)->fd.get(), ".", O_RDONLY | O_DIRECTORY);
-  if (!fd && !again) return again.error();
-  return lenient(lower::fsync(fd ? fd->get() : again->get(), data_only));
 }
 
 }  // namespace ecfs::daemon

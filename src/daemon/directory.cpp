@@ -23,6 +23,13 @@ Result<UniqueFd> open_quietly(int dir, const char* name, int flags) {
   return fd;
 }
 
+// A directory that is held as O_PATH, for listing: by its descriptor, since looking up "." in it would need search permission.
+Result<UniqueFd> reopen_quietly(int dir) {
+  auto fd = lower::reopen(dir, kReadDir | O_NOATIME);
+  if (!fd && is_errno(fd.error(), EPERM)) fd = lower::reopen(dir, kReadDir);
+  return fd;
+}
+
 Result<std::string> read_small(int dir, const char* name, std::size_t max) {
   const auto fd = open_quietly(dir, name, O_RDONLY | O_NONBLOCK);
   if (!fd) return fd.error();
@@ -48,7 +55,8 @@ bool is_dot(std::string_view name) { return name == "." || name == ".."; }
 }  // namespace
 
 Filesystem::DirPtr Filesystem::make_open_dir(UniqueFd fd, bool root) {
-  auto record = plain_names() ? Result<DirRecord>(DirRecord{}) : read_dir_record(fd.get());
+  auto record = plain_names() ? Result<DirRecord>(DirRecord{})
+                              : lending(fd.get(), S_IRUSR | S_IXUSR, [&] { return read_dir_record(fd.get()); });
   auto dir = std::make_shared<OpenDir>(std::move(fd), std::move(record));
   dir->plain_root = root && plain_names();
   return dir;
@@ -71,7 +79,8 @@ Result<Filesystem::DirPtr> Filesystem::open_dir(const NodePtr& node) {
     }
     bool moved = false;
     for (auto step = down.rbegin(); step != down.rend() && !moved; ++step) {
-      auto fd = lower::open_at(base->fd.get(), step->second.c_str(), O_PATH | O_DIRECTORY);
+      const int above = base->fd.get();
+      auto fd = lending(above, S_IXUSR, [&] { return lower::open_at(above, step->second.c_str(), O_PATH | O_DIRECTORY); });
       if (!fd) {
         moved = is_errno(fd.error(), ENOENT) || is_errno(fd.error(), ENOTDIR) || is_errno(fd.error(), ELOOP);
         if (!moved) return fd.error();
@@ -112,7 +121,7 @@ Result<DirRecord> Filesystem::read_dir_record(int dir) {
   if (!text && !is_errno(text.error(), ENOENT) && !denied(text.error()) && !is_errno(text.error(), EFBIG)) return text.error();
 
   // A mkdir that was cut leaves a directory without an id and without anything else.
-  const auto listing = open_quietly(dir, ".", kReadDir);
+  const auto listing = reopen_quietly(dir);
   if (!listing) return denied(listing.error()) ? errno_code(EACCES) : listing.error();
   bool empty = true;
   const auto scanned = lower::read_dir(listing->get(), 0, [&](const lower::Dirent& d) {
@@ -146,8 +155,15 @@ Result<void> Filesystem::write_dir_record(int dir, std::span<const std::uint8_t>
     if (w) w = lower::rename_at(dir, kDirNew.c_str(), dir, kDir.c_str(), 0);
   }
   if (!w || journaled) return w;
-  const auto self = open_quietly(dir, ".", kReadDir);
+  const auto self = reopen_quietly(dir);
   return self ? lower::fsync(self->get(), false) : Result<void>(self.error());
+}
+
+Result<void> Filesystem::sync_dir(const NodePtr& node, bool data_only) {
+  const auto dir = open_dir(node);
+  if (!dir) return is_errno(dir.error(), ENOENT) ? Result<void>() : Result<void>(dir.error());  // removed: nothing to keep
+  const auto fd = lending((*dir)->fd.get(), S_IRUSR, [&] { return reopen_quietly((*dir)->fd.get()); });
+  return fd ? lenient(lower::fsync(fd->get(), data_only)) : Result<void>(fd.error());
 }
 
 Result<Filesystem::Emptied> Filesystem::empty_dir(int parent, const char* name, const NodePtr& parent_node) {
@@ -230,7 +246,7 @@ Result<LowerName> Filesystem::name_in(const OpenDir& dir, std::string_view name)
   return newer;
 }
 
-// ENOENT for what is the format's own, damaged_name for what is nobody's.
+// ENOENT for what is the format's own, damaged_name for what is nobody's, another errno where it cannot be known.
 Result<std::string> Filesystem::plain_name(const OpenDir& dir, std::string_view lower_name) const {
   if (plain_names()) {
     if (dir.plain_root && lower_name.starts_with(kReservedPrefix)) return errno_code(ENOENT);
@@ -240,7 +256,10 @@ Result<std::string> Filesystem::plain_name(const OpenDir& dir, std::string_view 
   std::string encoded(lower_name);
   if (lower_name.starts_with(kLongPrefix)) {
     const LowerName name{std::string(lower_name), {}};
-    auto text = read_small(dir.fd.get(), name.name_file().c_str(), 4096);
+    const std::string file = name.name_file();
+    auto text = lending(dir.fd.get(), S_IXUSR, [&] { return read_small(dir.fd.get(), file.c_str(), 4096); });
+    // What cannot be read now is not nobody's: an error, rather than a listing without it that the kernel would keep.
+    if (!text && !is_errno(text.error(), ENOENT) && !is_errno(text.error(), EFBIG)) return text.error();
     if (!text || hash_name(*text) != lower_name.substr(kLongPrefix.size())) return Errc::damaged_name;
     encoded = std::move(*text);
   } else if (lower_name.starts_with(kReservedPrefix)) {
@@ -282,9 +301,12 @@ Result<void> Filesystem::list(const NodePtr& node, std::uint64_t off, bool with_
   if (!dir) return dir.error();
   const OpenDir& open = **dir;
   if (!open.record) return noted(node, Result<void>(open.record.error()));
-  auto fd = config_.noatime ? open_quietly(open.fd.get(), ".", kReadDir) : lower::open_at(open.fd.get(), ".", kReadDir);
+  auto fd = lending(open.fd.get(), S_IRUSR, [&] {
+    return config_.noatime ? reopen_quietly(open.fd.get()) : lower::reopen(open.fd.get(), kReadDir);
+  });
   if (!fd) return fd.error();
-  return lower::read_dir(fd->get(), off, [&](const lower::Dirent& d) {
+  std::error_code failed;
+  const auto scanned = lower::read_dir(fd->get(), off, [&](const lower::Dirent& d) {
     Listed listed;
     listed.next = d.next;
     listed.ino = d.ino;
@@ -296,7 +318,12 @@ Result<void> Filesystem::list(const NodePtr& node, std::uint64_t off, bool with_
     }
     auto name = plain_name(open, d.name);
     if (!name) {
-      if (!is_errno(name.error(), ENOENT)) note(damage_.foreign, "an entry whose name does not decode is left out", node, d.name);
+      if (is_errno(name.error(), ENOENT)) return true;
+      if (name.error() != Errc::damaged_name) {
+        failed = name.error();
+        return false;
+      }
+      note(damage_.foreign, "an entry whose name does not decode is left out", node, d.name);
       return true;
     }
     listed.name = std::move(*name);
@@ -312,6 +339,7 @@ Result<void> Filesystem::list(const NodePtr& node, std::uint64_t off, bool with_
     if (listed.entry) nodes_.forget(listed.entry->node, 1);
     return false;
   });
+  return failed ? Result<void>(failed) : scanned;
 }
 
 Result<std::string> Filesystem::lower_path(std::string_view plain_path) {
@@ -324,6 +352,10 @@ Result<std::string> Filesystem::lower_path(std::string_view plain_path) {
     const std::string_view name = plain_path.substr(0, plain_path.find('/'));
     plain_path.remove_prefix(std::min(plain_path.size(), name.size() + 1));
     if (name.empty() || name == ".") continue;
+    if (name == "..") {
+      error = errno_code(EINVAL);
+      break;
+    }
     if (!exists) {
       error = errno_code(ENOENT);  // only the last component may be missing
       break;

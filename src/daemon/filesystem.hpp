@@ -8,6 +8,7 @@
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -24,6 +25,7 @@
 #include "daemon/node.hpp"
 #include "daemon/session_marker.hpp"
 #include "ecfs/crypto.hpp"
+#include "ecfs/lower.hpp"
 #include "ecfs/name_cipher.hpp"
 #include "ecfs/volume.hpp"
 
@@ -168,7 +170,25 @@ class Filesystem {
     if (!link) return errno_code(ESTALE);
     const auto dir = open_dir(link->parent);
     if (!dir) return dir.error();
-    return by_name((*dir)->fd.get(), link->name.c_str());
+    const int fd = (*dir)->fd.get();
+    return lending(fd, S_IXUSR, [&] { return by_name(fd, link->name.c_str()); });
+  }
+  // An ordinary user's daemon works by names where the program has an open file: the kernel let it in before the directory's bits were
+  // taken away, or by another name. The owner lends itself the missing bits of `dir` for the call.
+  template <class Call>
+  auto lending(int dir, mode_t bits, Call call) const -> decltype(call()) {
+    auto result = call();
+    if (result || !is_errno(result.error(), EACCES) || ::geteuid() == 0 || config_.read_only) return result;
+    const std::lock_guard lock(lending_mutex_);
+    const auto st = lower::stat_fd(dir);
+    if (!st || st->st_uid != ::geteuid() || (st->st_mode & bits) == bits) return call();
+    const mode_t mode = st->st_mode & 07777;
+    if (!lower::chmod_fd(dir, mode | bits)) return result;
+    result = call();
+    const auto now = lower::stat_fd(dir);
+    if (now && (now->st_mode & 07777) != (mode | bits)) return result;  // a program has set another mode meanwhile
+    const auto back = lower::chmod_fd(dir, mode);
+    return back ? std::move(result) : decltype(result)(back.error());
   }
   Result<void> kill_set_ids(OpenFile& file);
 
@@ -177,6 +197,7 @@ class Filesystem {
   Result<FilePtr> keep_open(const NodePtr& node, UniqueFd fd, bool writable, const struct stat& st);
   Result<UniqueFd> open_lower(const NodePtr& node, bool& writable);
   Result<FilePtr> writable_file(const NodePtr& node);
+  static Result<void> lenient(Result<void> synced);
   template <class T>
   Result<T> noted(const NodePtr& node, Result<T> result);
 
@@ -203,6 +224,7 @@ class Filesystem {
   // Held exclusive around a lower rename or removal and the change of the nodes that follows, shared from asking where a node is to the
   // call that uses the answer: else a chmod might hit what has since taken the name. Taken before the node table's.
   std::shared_mutex names_mutex_;
+  mutable std::mutex lending_mutex_;  // one lender at a time; taken after names_mutex_
   Config config_;
   NodeTable nodes_;
   DirPtr root_dir_;

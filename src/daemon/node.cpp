@@ -25,19 +25,26 @@ NodePtr NodeTable::make_root(NodeKey key) {
 
 NodePtr NodeTable::look_up(NodeKey key, mode_t mode, std::optional<Link> link) {
   std::shared_ptr<UniqueFd> unpinned;
-  const std::lock_guard lock(mutex_);
-  NodePtr& slot = nodes_[key];
-  // Another type under the same number: the lower directory was changed beneath us, and the old object is gone.
-  if (!slot || slot->type != (mode & S_IFMT)) slot = std::make_shared<Node>(key, mode);
-  ++slot->lookups_;
-  if (link) {
-    add_locked(*slot, *link);
-    if (slot->pin_) {  // linkat gave it a name again
-      unpinned = slot->pin_;
-      set_pin_locked(*slot, nullptr);
+  Gone gone;
+  NodePtr found;
+  {
+    const std::lock_guard lock(mutex_);
+    NodePtr& slot = nodes_[key];
+    // Another type under the same number: the lower directory was changed beneath us, and the old object is gone.
+    if (slot && slot->type != (mode & S_IFMT)) displaced_.push_back(std::move(slot));
+    if (!slot) slot = std::make_shared<Node>(key, mode);
+    found = slot;
+    ++found->lookups_;
+    if (link) {
+      add_locked(*found, *link, gone);
+      if (found->pin_) {  // linkat gave it a name again
+        unpinned = found->pin_;
+        set_pin_locked(*found, nullptr);
+      }
     }
   }
-  return slot;
+  close(gone);
+  return found;
 }
 
 NodePtr NodeTable::find(NodeKey key) const {
@@ -48,19 +55,41 @@ NodePtr NodeTable::find(NodeKey key) const {
 
 void NodeTable::forget(const NodePtr& node, std::uint64_t count) {
   if (node == root_) return;
+  Gone gone;
   {
     const std::lock_guard lock(mutex_);
     node->lookups_ -= std::min(node->lookups_, count);
-    if (node->lookups_ > 0) return;
-    const auto it = nodes_.find(node->key);
-    if (it != nodes_.end() && it->second == node) nodes_.erase(it);
-    if (node->pin_) set_pin_locked(*node, nullptr);
+    if (node->lookups_ > 0 || node->children_ > 0) return;
+    erase_locked(node, gone);
   }
-  // The descriptors close here, outside the lock.
-  if (node->type == S_IFDIR)
-    dirs.drop(*node);
-  else
-    files.drop(*node);
+  close(gone);
+}
+
+void NodeTable::leave_locked(NodePtr parent, Gone& gone) {
+  if (--parent->children_ == 0 && parent->lookups_ == 0) erase_locked(parent, gone);
+}
+
+void NodeTable::erase_locked(const NodePtr& node, Gone& gone) {
+  gone.push_back(node);
+  const auto it = nodes_.find(node->key);
+  if (it != nodes_.end() && it->second == node) nodes_.erase(it);
+  std::erase(displaced_, node);
+  if (node->pin_) set_pin_locked(*node, nullptr);
+  if (node->name_) leave_locked(node->parent_, gone);
+  if (node->more_)
+    for (const auto& link : *node->more_) leave_locked(link.parent, gone);
+  node->name_ = nullptr;
+  node->parent_ = nullptr;
+  node->more_ = nullptr;
+}
+
+void NodeTable::close(const Gone& gone) {
+  for (const auto& node : gone) {
+    if (node->type == S_IFDIR)
+      dirs.drop(*node);
+    else
+      files.drop(*node);
+  }
 }
 
 std::optional<Link> NodeTable::where(const Node& node) const {
@@ -91,24 +120,22 @@ bool NodeTable::only_name(const Node& node, const Link& link) const {
   return !node.name_ || (node.parent_ == link.parent && link.name == node.name_.get());
 }
 
-void NodeTable::add_locked(Node& node, const Link& link) {
-  if (!node.name_) {
-    node.parent_ = link.parent;
-    node.name_ = copy_name(link.name);
-    return;
-  }
-  if (node.parent_ == link.parent && link.name == node.name_.get()) return;
+void NodeTable::add_locked(Node& node, const Link& link, Gone& gone) {
+  if (node.name_ && node.parent_ == link.parent && link.name == node.name_.get()) return;
   // A directory has one name: the one of the last lookup is the true one.
-  if (node.type == S_IFDIR) {
-    node.parent_ = link.parent;
-    node.name_ = copy_name(link.name);
+  if (!node.name_ || node.type == S_IFDIR) {
+    ++link.parent->children_;
+    const NodePtr before = std::exchange(node.parent_, link.parent);
+    if (std::exchange(node.name_, copy_name(link.name))) leave_locked(before, gone);
     return;
   }
   if (!node.more_) node.more_ = std::make_unique<std::vector<Link>>();
-  if (std::find(node.more_->begin(), node.more_->end(), link) == node.more_->end()) node.more_->push_back(link);
+  if (std::find(node.more_->begin(), node.more_->end(), link) != node.more_->end()) return;
+  ++link.parent->children_;
+  node.more_->push_back(link);
 }
 
-void NodeTable::remove_locked(Node& node, const Link& link) {
+void NodeTable::remove_locked(Node& node, const Link& link, Gone& gone) {
   if (node.name_ && node.parent_ == link.parent && link.name == node.name_.get()) {
     node.parent_ = nullptr;
     node.name_ = nullptr;
@@ -117,26 +144,39 @@ void NodeTable::remove_locked(Node& node, const Link& link) {
       node.name_ = copy_name(node.more_->back().name);
       node.more_->pop_back();
     }
-  } else if (node.more_) {
-    std::erase(*node.more_, link);
+    leave_locked(link.parent, gone);
+  } else if (node.more_ && std::erase(*node.more_, link) != 0) {
+    leave_locked(link.parent, gone);
   }
   if (node.more_ && node.more_->empty()) node.more_ = nullptr;
 }
 
 void NodeTable::add_name(Node& node, const Link& link) {
-  const std::lock_guard lock(mutex_);
-  add_locked(node, link);
+  Gone gone;
+  {
+    const std::lock_guard lock(mutex_);
+    add_locked(node, link, gone);
+  }
+  close(gone);
 }
 
 void NodeTable::remove_name(Node& node, const Link& link) {
-  const std::lock_guard lock(mutex_);
-  remove_locked(node, link);
+  Gone gone;
+  {
+    const std::lock_guard lock(mutex_);
+    remove_locked(node, link, gone);
+  }
+  close(gone);
 }
 
 void NodeTable::move_name(Node& node, const Link& from, const Link& to) {
-  const std::lock_guard lock(mutex_);
-  remove_locked(node, from);
-  add_locked(node, to);
+  Gone gone;
+  {
+    const std::lock_guard lock(mutex_);
+    remove_locked(node, from, gone);
+    add_locked(node, to, gone);
+  }
+  close(gone);
 }
 
 std::size_t NodeTable::size() const {

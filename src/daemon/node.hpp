@@ -77,6 +77,7 @@ class Node : public std::enable_shared_from_this<Node> {
   friend class OpenCache;
   // Guarded by NodeTable's mutex. Most nodes have one name, which therefore stands in place.
   std::uint64_t lookups_ = 0;
+  std::uint32_t children_ = 0;  // names in this directory by which other nodes are known
   NodePtr parent_;
   std::unique_ptr<char[]> name_;
   std::unique_ptr<std::vector<Link>> more_;
@@ -155,7 +156,8 @@ class NodeTable {
   // The kernel looked an object up: one lookup more, the name noted. `link` is none for a file without a name (O_TMPFILE).
   NodePtr look_up(NodeKey key, mode_t mode, std::optional<Link> link);
   NodePtr find(NodeKey key) const;
-  // `count` lookups fewer; at none the node goes from the table, with what it has open.
+  // `count` lookups fewer; at none the node goes from the table, with what it has open. The kernel may forget a directory before a
+  // file in it that it still caches: such a directory stays for as long as the file has its name in it.
   void forget(const NodePtr& node, std::uint64_t count);
 
   // A name of the node; nothing for the root and for a node that has lost its last.
@@ -176,12 +178,18 @@ class NodeTable {
   struct Hash {
     std::size_t operator()(const NodeKey& k) const noexcept { return k.ino * 0x9E3779B97F4A7C15u ^ k.dev; }
   };
-  void add_locked(Node& node, const Link& link);
-  void remove_locked(Node& node, const Link& link);
+  using Gone = std::vector<NodePtr>;  // what has left the table; what it has open is closed without the lock
+  void add_locked(Node& node, const Link& link, Gone& gone);
+  void remove_locked(Node& node, const Link& link, Gone& gone);
+  void leave_locked(NodePtr parent, Gone& gone);  // one child fewer
+  void erase_locked(const NodePtr& node, Gone& gone);
+  void close(const Gone& gone);
   void set_pin_locked(Node& node, std::shared_ptr<UniqueFd> fd);
 
   mutable std::mutex mutex_;
   std::unordered_map<NodeKey, NodePtr, Hash> nodes_;
+  // Nodes whose number another object has taken: the kernel still has their addresses, until it forgets them.
+  std::vector<NodePtr> displaced_;
   NodePtr root_;
   std::atomic<std::size_t> pinned_{0};
 };

@@ -273,6 +273,7 @@ std::optional<Failure> open_lower(const SessionConfig& config, const std::vector
     return Failure{Exit::lower, what, "cannot mark the session: " + marker.error().message(),
                    is_errno(marker.error(), EACCES) ? "you need write permission there, or mount with -o ro" : ""};
   out.marker = std::move(*marker);
+  if (!out.read_only && !out.marker.written()) spdlog::warn("'{}' has no room for a session marker; a cut of this session will go unnoticed", config.lower);
   if (out.marker.any_cut()) spdlog::warn("an earlier session on '{}' was cut; sizes of what it changed are verified", config.lower);
   return std::nullopt;
 }

@@ -44,6 +44,8 @@ Result<std::optional<json>> read_marker(int lower_root) {
   return std::optional<json>(json::parse(text, nullptr, false));
 }
 
+bool full(const std::error_code& e) { return is_errno(e, ENOSPC) || is_errno(e, EDQUOT); }
+
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = {};
   ::gethostname(name, sizeof name - 1);
@@ -59,12 +61,15 @@ Result<SessionMarker> SessionMarker::begin(int lower_root, bool read_only) {
   std::optional<timespec> cut_from;
   if (*left) {
     const json& j = **left;
-    const bool readable = j.is_object() && j.contains("cut") && j["cut"].is_array() && j.contains("running");
+    bool readable = j.is_object() && j.contains("cut") && j["cut"].is_array() && j.contains("running") && j["running"].is_boolean();
     if (readable) {
       for (const auto& c : j["cut"]) {
         const auto from = c.is_array() && c.size() == 2 ? to_time(c[0]) : std::nullopt;
         const auto to = c.is_array() && c.size() == 2 ? to_time(c[1]) : std::nullopt;
-        if (from && to) marker.cuts_.push_back({*from, *to});
+        if (from && to)
+          marker.cuts_.push_back({*from, *to});
+        else
+          readable = false;
       }
       if (j["running"] == true) cut_from = j.contains("start") ? to_time(j["start"]) : std::nullopt;
     }
@@ -75,16 +80,26 @@ Result<SessionMarker> SessionMarker::begin(int lower_root, bool read_only) {
     if (cut_from) marker.cuts_.push_back({*cut_from, {std::numeric_limits<time_t>::max(), 0}});
     return marker;
   }
-  // The new marker's ctime is both this session's start and the end of what was cut.
+  const auto start = marker.put(lower_root, cut_from);
+  if (!start && !full(start.error())) return start.error();
+  marker.written_ = start.has_value();
+  // Without room for so much as a marker the volume still mounts, or nobody could make room. What was left behind stays as it is.
+  if (!start && cut_from) marker.cuts_.push_back({*cut_from, {std::numeric_limits<time_t>::max(), 0}});
+  return marker;
+}
+
+// The new marker's ctime is both this session's start and the end of what was cut.
+Result<void> SessionMarker::put(int lower_root, const std::optional<timespec>& cut_from) {
   const auto fd = lower::open_at(lower_root, kNewFile.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (!fd) return fd.error();
   const auto st = lower::stat_fd(fd->get());
   if (!st) return st.error();
-  marker.start_ = st->st_ctim;
-  if (cut_from) marker.cuts_.push_back({*cut_from, st->st_ctim});
-  if (const auto w = marker.write(lower_root, true); !w) return w.error();
-  marker.written_ = true;
-  return marker;
+  start_ = st->st_ctim;
+  const auto before = cuts_;
+  if (cut_from) cuts_.push_back({*cut_from, st->st_ctim});
+  auto written = write(lower_root, true);
+  if (!written) cuts_ = before;
+  return written;
 }
 
 bool SessionMarker::in_cut(const timespec& ctime) const noexcept {
@@ -104,9 +119,8 @@ Result<void> SessionMarker::write(int lower_root, bool running) {
   if (!fd) return fd.error();
   const auto w = lower::pwrite(fd->get(), {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, 0);
   if (w.error) {
-    // A full disk must still mount, or nobody could make room on it: an empty marker says "cut, since when is not known".
-    const bool full = is_errno(w.error, ENOSPC) || is_errno(w.error, EDQUOT);
-    if (!full || !lower::ftruncate(fd->get(), 0)) {
+    // Where only the content has no room, an empty marker says "cut, since when is not known".
+    if (!full(w.error) || !lower::ftruncate(fd->get(), 0)) {
       (void)lower::unlink_at(lower_root, kNewFile.c_str(), false);
       return w.error;
     }

@@ -28,6 +28,9 @@ class SessionMarker {
   bool in_cut(const timespec& ctime) const noexcept;
   bool any_cut() const noexcept { return !cuts_.empty(); }
 
+  // Is a marker of this session there? Not on a lower filesystem without any room, and not for readers.
+  bool written() const noexcept { return written_; }
+
   // A clean end: takes the marker away, or leaves what is still unverified in it.
   Result<void> end(int lower_root);
 
@@ -38,6 +41,7 @@ class SessionMarker {
   std::vector<Interval> cuts_;
   timespec start_{};
   bool written_ = false;
+  Result<void> put(int lower_root, const std::optional<timespec>& cut_from);
   Result<void> write(int lower_root, bool running);
 };
 
