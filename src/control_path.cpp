@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include "ecfs/control.hpp"
-
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+
+#include "ecfs/control.hpp"
 
 namespace ecfs {
 

@@ -20,7 +20,9 @@ static_assert(kAlphabet.size() == 31);  // prime: every single wrong character a
 static_assert(kGroups * kGroupText + kGroups - 1 == kRecoveryText);
 
 // Binds a slot to its volume and to what it is for.
-std::string slot_ad(const Volume& volume, SlotType type) { return std::string(word(type)) + " " + volume.uuid; }
+std::string slot_ad(const Volume& volume, SlotType type) {
+  return std::string(word(type)) + " " + volume.uuid;
+}
 
 char check_character(const std::size_t digits[kGroupDigits], std::size_t group) {
   std::size_t sum = 7 * group;
@@ -61,7 +63,8 @@ Result<SecretBuffer> normalise_passphrase(SecretBuffer raw) {
 
 Result<KdfCost> calibrate_kdf(std::chrono::milliseconds target) {
   const double want = std::max<double>(1, static_cast<double>(target.count()));
-  const std::uint64_t most = std::clamp<std::uint64_t>(available_memory() / 2, 1 << 20, std::uint64_t{1} << 30);
+  const std::uint64_t most =
+      std::clamp<std::uint64_t>(available_memory() / 2, 1 << 20, std::uint64_t{1} << 30);
   // Memory first, passes only when it is at its limit: memory is what an attacker's hardware pays for.
   KdfCost cost{1, 1 << 20};
   for (int round = 0; round < 8; ++round) {
@@ -70,13 +73,14 @@ Result<KdfCost> calibrate_kdf(std::chrono::milliseconds target) {
     const double factor = want / std::max(took->count(), 0.01);
     if (factor < 1.15 && (factor > 0.87 || cost.mem <= (1 << 20))) break;
     if (cost.mem >= most && factor > 1) {
-      cost.ops = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(cost.ops) * factor + 0.5), 1,
-                                           kMaxKdfOps);
+      cost.ops = std::clamp<std::uint64_t>(
+          static_cast<std::uint64_t>(static_cast<double>(cost.ops) * factor + 0.5), 1, kMaxKdfOps);
       break;
     }
     // Not more than eightfold at once: small runs say little about large ones.
     const double next = static_cast<double>(cost.mem) * std::min(factor, 8.0);
-    cost.mem = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(next) / 1024 * 1024, 1 << 20, most / 1024 * 1024);
+    cost.mem = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(next) / 1024 * 1024, 1 << 20,
+                                         most / 1024 * 1024);
   }
   return cost;
 }
@@ -123,13 +127,15 @@ Result<Keyslot> make_slot(const Volume& volume, SlotType type, std::string label
   return slot;
 }
 
-Result<std::vector<EpochMaster>> open_slot(const Volume& volume, const Keyslot& slot, const SecretBuffer& secret) {
+Result<std::vector<EpochMaster>> open_slot(const Volume& volume, const Keyslot& slot,
+                                           const SecretBuffer& secret) {
   if (slot.argon2_ops > kMaxKdfOps || slot.argon2_mem > kMaxKdfMemory) return Errc::kdf_too_costly;
   const auto kek = argon2id(secret, slot.salt, slot.argon2_ops, slot.argon2_mem);
   if (!kek) return kek.error();
   const auto plain = open_secret(*kek, as_bytes(slot_ad(volume, slot.type)), slot.nonce, slot.wrapped);
   if (!plain) return Errc::wrong_passphrase;
-  // What authenticates was written by somebody who knew the secret; it must still be whole and of these epochs.
+  // What authenticates was written by somebody who knew the secret; it must still be whole and of these
+  // epochs.
   auto masters = unpack_masters(plain->bytes());
   if (!masters || !std::equal(masters->begin(), masters->end(), volume.epochs.begin(), volume.epochs.end(),
                               [](const EpochMaster& m, Epoch e) { return m.epoch == e; }))
@@ -142,7 +148,8 @@ Result<Unlocked> unlock_volume(const Volume& volume, const SecretBuffer& secret)
   const auto recovery =
       parse_recovery_key({reinterpret_cast<const char*>(secret.data()), secret.size()}, bad_group);
   std::error_code failed = make_error_code(Errc::wrong_passphrase);
-  // Recovery slots first: they cost nothing. A passphrase may look like a recovery key, so the others are tried too.
+  // Recovery slots first: they cost nothing. A passphrase may look like a recovery key, so the others are
+  // tried too.
   for (const SlotType type : {SlotType::recovery, SlotType::passphrase}) {
     if (type == SlotType::recovery && !recovery) continue;
     for (std::size_t i = 0; i < volume.slots.size(); ++i) {

@@ -20,7 +20,8 @@ namespace {
 using Json = nlohmann::json;  // its objects are std::map: keys are always sorted
 
 constexpr const char* kNewFile = "ecfs.volume.new";
-// Deepest value of a good file: a member of a keyslot. Also keeps dump(), which recurses, off the stack's end.
+// Deepest value of a good file: a member of a keyslot. Also keeps dump(), which recurses, off the stack's
+// end.
 constexpr int kMaxDepth = 4;
 
 template <class E, std::size_t N>
@@ -45,25 +46,31 @@ constexpr Words<SlotType, 3> kSlotTypes{{{{SlotType::passphrase, "passphrase"},
                                           {SlotType::keyfile, "keyfile"}}}};
 
 Json to_json(const Keyslot& s) {
-  return {{"argon2_mem", s.argon2_mem}, {"argon2_ops", s.argon2_ops},
-          {"created", s.created},       {"label", s.label},
+  return {{"argon2_mem", s.argon2_mem},  {"argon2_ops", s.argon2_ops},
+          {"created", s.created},        {"label", s.label},
           {"nonce", base64url(s.nonce)}, {"salt", base64url(s.salt)},
-          {"type", word(s.type)},       {"wrapped", base64url(as_bytes(s.wrapped))}};
+          {"type", word(s.type)},        {"wrapped", base64url(as_bytes(s.wrapped))}};
 }
 
 // Everything but `mac` and `checksum`: the compact form of this is what the MAC is over.
 Json to_json(const Volume& v) {
   Json slots = Json::array();
   for (const auto& s : v.slots) slots.push_back(to_json(s));
-  return {{"created", v.created}, {"epochs", v.epochs},
-          {"format", kFormatVersion}, {"keyslots", std::move(slots)},
-          {"long_name_max", v.long_name_max}, {"names", word(v.names)},
-          {"suite", word(v.suite)}, {"uuid", v.uuid}};
+  return {{"created", v.created},
+          {"epochs", v.epochs},
+          {"format", kFormatVersion},
+          {"keyslots", std::move(slots)},
+          {"long_name_max", v.long_name_max},
+          {"names", word(v.names)},
+          {"suite", word(v.suite)},
+          {"uuid", v.uuid}};
 }
 
-// A string that is not UTF-8 cannot come from parse_volume nor past valid_label; should one be made in memory, it is
-// replaced, so that dump() does not throw.
-std::string dump(const Json& j, int indent = -1) { return j.dump(indent, ' ', false, Json::error_handler_t::replace); }
+// A string that is not UTF-8 cannot come from parse_volume nor past valid_label; should one be made in
+// memory, it is replaced, so that dump() does not throw.
+std::string dump(const Json& j, int indent = -1) {
+  return j.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 std::array<std::uint8_t, 32> mac_of(const Json& canonical, const ConfKey& key) {
   std::array<std::uint8_t, 32> mac;
@@ -106,7 +113,9 @@ class Parser {
       for (std::size_t i = 0; i < std::min(slots->size(), kMaxSlots); ++i)
         v.slots.push_back(slot((*slots)[i], "keyslots[" + std::to_string(i) + "]", v.epochs.size()));
     }
-    no_others(j, "", {"checksum", "created", "epochs", "format", "keyslots", "long_name_max", "mac", "names", "suite", "uuid"});
+    no_others(j, "",
+              {"checksum", "created", "epochs", "format", "keyslots", "long_name_max", "mac", "names",
+               "suite", "uuid"});
     return v;
   }
   const std::optional<VolumeError>& problem() const { return problem_; }
@@ -115,7 +124,9 @@ class Parser {
   void complain(Errc code, std::string part) {
     if (!problem_) problem_ = VolumeError{code, std::move(part)};
   }
-  static std::string at(const std::string& where, const char* name) { return where.empty() ? name : where + "." + name; }
+  static std::string at(const std::string& where, const char* name) {
+    return where.empty() ? name : where + "." + name;
+  }
 
   const Json* field(const Json& j, const std::string& where, const char* name) {
     const auto it = j.find(name);
@@ -129,8 +140,8 @@ class Parser {
     complain(Errc::damaged_volume, at(where, name) + ": not a string");
     return {};
   }
-  std::uint64_t number(const Json& j, const std::string& where, const char* name, std::uint64_t low, std::uint64_t high,
-                       Errc too_high) {
+  std::uint64_t number(const Json& j, const std::string& where, const char* name, std::uint64_t low,
+                       std::uint64_t high, Errc too_high) {
     const Json* f = field(j, where, name);
     if (!f) return low;
     if (!f->is_number_unsigned()) {
@@ -138,15 +149,20 @@ class Parser {
       return low;
     }
     const auto n = f->get<std::uint64_t>();
-    if (n < low) complain(Errc::damaged_volume, at(where, name) + ": " + std::to_string(n) + " is under " + std::to_string(low));
-    if (n > high) complain(too_high, at(where, name) + ": " + std::to_string(n) + " is over the limit of " + std::to_string(high));
+    if (n < low)
+      complain(Errc::damaged_volume,
+               at(where, name) + ": " + std::to_string(n) + " is under " + std::to_string(low));
+    if (n > high)
+      complain(too_high,
+               at(where, name) + ": " + std::to_string(n) + " is over the limit of " + std::to_string(high));
     return n;
   }
   template <class E, std::size_t N>
   E choice(const Json& j, const std::string& where, const char* name, const Words<E, N>& words) {
     const std::string t = text(j, where, name);
     const auto v = words.find(t);
-    if (!v) complain(Errc::unsupported_format, at(where, name) + ": " + shown(t) + " is not known to this version");
+    if (!v)
+      complain(Errc::unsupported_format, at(where, name) + ": " + shown(t) + " is not known to this version");
     return v.value_or(words.all[0].first);
   }
   std::string date(const Json& j, const std::string& where, const char* name) {
@@ -189,11 +205,13 @@ class Parser {
       return s;
     }
     s.argon2_mem = number(j, where, "argon2_mem", kMinKdfMemory, kMaxKdfMemory, Errc::kdf_too_costly);
-    if (s.argon2_mem % 1024 != 0) complain(Errc::damaged_volume, where + ".argon2_mem: not a multiple of 1024");
+    if (s.argon2_mem % 1024 != 0)
+      complain(Errc::damaged_volume, where + ".argon2_mem: not a multiple of 1024");
     s.argon2_ops = number(j, where, "argon2_ops", 1, kMaxKdfOps, Errc::kdf_too_costly);
     s.created = date(j, where, "created");
     s.label = text(j, where, "label");
-    if (!valid_label(s.label)) complain(Errc::damaged_volume, where + ".label: too long, or holds control characters");
+    if (!valid_label(s.label))
+      complain(Errc::damaged_volume, where + ".label: too long, or holds control characters");
     bytes(j, where, "nonce", s.nonce);
     bytes(j, where, "salt", s.salt);
     s.type = choice(j, where, "type", kSlotTypes);
@@ -204,8 +222,8 @@ class Parser {
   void no_others(const Json& j, const std::string& where, std::initializer_list<std::string_view> known) {
     for (const auto& [name, value] : j.items())
       if (std::find(known.begin(), known.end(), name) == known.end())
-        complain(Errc::unsupported_format,
-                 (where.empty() ? "" : where + ": ") + "the field " + shown(name) + " is not known to this version");
+        complain(Errc::unsupported_format, (where.empty() ? "" : where + ": ") + "the field " + shown(name) +
+                                               " is not known to this version");
   }
 
   std::optional<VolumeError> problem_;
@@ -248,8 +266,7 @@ Result<std::string> read_whole(int lower_dir, VolumeError& error) {
   if (!st) return fail(st.error(), "ecfs.volume cannot be read");
   if (!S_ISREG(st->st_mode)) return fail(Errc::damaged_volume, "ecfs.volume is not a regular file");
   std::string text(std::min(static_cast<std::size_t>(st->st_size), kMaxVolumeFile) + 1, '\0');
-  const auto n =
-      lower::pread(fd->get(), {reinterpret_cast<std::uint8_t*>(text.data()), text.size()}, 0);
+  const auto n = lower::pread(fd->get(), {reinterpret_cast<std::uint8_t*>(text.data()), text.size()}, 0);
   if (!n) return fail(n.error(), "ecfs.volume cannot be read");
   text.resize(*n);
   return text;
@@ -258,7 +275,8 @@ Result<std::string> read_whole(int lower_dir, VolumeError& error) {
 // Writes `text` to ecfs.volume.new and syncs it.
 Result<void> write_new(int lower_dir, std::string_view text, const std::optional<struct stat>& old) {
   // One that a cut call left behind. It is ours by name (`ecfs.` is reserved), so it may go.
-  if (const auto r = lower::unlink_at(lower_dir, kNewFile, false); !r && !is_errno(r.error(), ENOENT)) return r;
+  if (const auto r = lower::unlink_at(lower_dir, kNewFile, false); !r && !is_errno(r.error(), ENOENT))
+    return r;
   // 0600: with the file alone one can guess passphrases offline. Who may read it is the owner's to widen.
   const auto fd = lower::open_at(lower_dir, kNewFile, O_WRONLY | O_CREAT | O_EXCL, 0600);
   if (!fd) return fd.error();
@@ -296,7 +314,8 @@ std::string_view word(SlotType type) noexcept { return kSlotTypes.of(type); }
 
 bool valid_label(std::string_view label) noexcept {
   if (label.size() > kMaxLabel) return false;
-  if (std::any_of(label.begin(), label.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; })) return false;
+  if (std::any_of(label.begin(), label.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+    return false;
   try {
     (void)Json(label).dump();
   } catch (const std::exception&) {
@@ -334,7 +353,8 @@ Result<Volume> parse_volume(std::string_view text, VolumeError& error) {
   const auto checksum = j->find("checksum");
   if (checksum == j->end() || *checksum != checksum_of(*j)) {
     // A wrong checksum makes everything else damage too: an unknown suite is then a changed letter.
-    error = {Errc::damaged_volume, parser.problem() ? parser.problem()->part : "checksum: does not match the rest of the file"};
+    error = {Errc::damaged_volume,
+             parser.problem() ? parser.problem()->part : "checksum: does not match the rest of the file"};
     return error.code;
   }
   if (parser.problem()) {
@@ -361,7 +381,8 @@ Result<void> verify_volume(const Volume& volume, const KeyRing& keys) {
     return Errc::damaged_volume;
   for (const Epoch e : volume.epochs)
     if (!keys.find(e)) return Errc::damaged_volume;
-  if (!equal_in_constant_time(mac_of(to_json(volume), keys.newest().conf), volume.mac)) return Errc::damaged_volume;
+  if (!equal_in_constant_time(mac_of(to_json(volume), keys.newest().conf), volume.mac))
+    return Errc::damaged_volume;
   return {};
 }
 
