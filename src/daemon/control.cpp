@@ -26,7 +26,7 @@ bool fill_address(sockaddr_un& address, const std::string& path) {
   return true;
 }
 
-UniqueFd seqpacket() { return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
+UniqueFd seqpacket(int flags = 0) { return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0)); }
 
 // Our own directory, or none: another user's could be swapped beneath us.
 Result<void> make_directory(const std::string& path) {
@@ -37,7 +37,8 @@ Result<void> make_directory(const std::string& path) {
   return {};
 }
 
-// A socket that refuses is of a daemon that died.
+// A socket that refuses is of a daemon that died. Without waiting: one that hangs keeps its socket, and us not. Names that begin with a
+// dot are of daemons that do not listen yet.
 void sweep(const std::string& directory) {
   DIR* d = ::opendir(directory.c_str());
   if (!d) return;
@@ -45,7 +46,7 @@ void sweep(const std::string& directory) {
     if (e->d_name[0] == '.') continue;
     const std::string path = directory + "/" + e->d_name;
     sockaddr_un address;
-    const UniqueFd fd = seqpacket();
+    const UniqueFd fd = seqpacket(SOCK_NONBLOCK);
     if (!fd || !fill_address(address, path)) continue;
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == ECONNREFUSED)
       ::unlink(path.c_str());
@@ -118,18 +119,28 @@ Result<ControlServer> ControlServer::bind(dev_t device) {
   if (const auto made = make_directory(directory); !made) return made.error();
   sweep(directory);
   const std::string path = control_socket(uid, device);
+  // Under another name until it listens: another daemon's sweep would take it for a dead one's. The rename also takes the place of a dead
+  // daemon's, since device numbers are used again.
+  const std::string fresh = directory + "/." + std::to_string(::getpid());
   sockaddr_un address;
-  if (!fill_address(address, path)) return errno_code(ENAMETOOLONG);
+  if (!fill_address(address, fresh)) return errno_code(ENAMETOOLONG);
   UniqueFd fd = seqpacket();
   if (!fd) return last_errno();
-  ::unlink(path.c_str());  // device numbers are used again
+  ::unlink(fresh.c_str());
+  struct stat st;
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return last_errno();
-  if (::listen(fd.get(), 8) != 0) return last_errno();
-  return ControlServer(std::move(fd), path);
+  if (::listen(fd.get(), 8) != 0 || ::lstat(fresh.c_str(), &st) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {
+    const auto error = last_errno();
+    ::unlink(fresh.c_str());
+    return error;
+  }
+  return ControlServer(std::move(fd), path, st.st_ino);
 }
 
 ControlServer::~ControlServer() {
-  if (listener_) ::unlink(path_.c_str());
+  // By now the device number may be another mount's, and the name its socket's.
+  struct stat st;
+  if (listener_ && ::lstat(path_.c_str(), &st) == 0 && st.st_ino == inode_) ::unlink(path_.c_str());
 }
 
 void ControlServer::serve_one(const StatusContext& context) noexcept {

@@ -32,9 +32,10 @@ class ControlServer {
   void serve_one(const StatusContext& context) noexcept;
 
  private:
-  ControlServer(UniqueFd fd, std::string path) : listener_(std::move(fd)), path_(std::move(path)) {}
+  ControlServer(UniqueFd fd, std::string path, ino_t inode) : listener_(std::move(fd)), path_(std::move(path)), inode_(inode) {}
   UniqueFd listener_;
   std::string path_;
+  ino_t inode_;
 };
 
 // `ecfs status --json`.

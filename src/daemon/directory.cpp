@@ -63,8 +63,11 @@ Filesystem::DirPtr Filesystem::make_open_dir(UniqueFd fd, bool root) {
 }
 
 // The cached descriptor, or the way down to it from the nearest ancestor that is open.
-Result<Filesystem::DirPtr> Filesystem::open_dir(const NodePtr& node) {
-  for (int attempt = 0; attempt < 4; ++attempt) {
+Result<Filesystem::DirPtr> Filesystem::open_dir(const NodePtr& node, bool names_held) {
+  // What was moved while it was looked for is looked for once more, with no rename between its lower call and its nodes' change.
+  std::shared_lock names(names_mutex_, std::defer_lock);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (attempt > 0 && !names_held) names.lock();
     if (node == nodes_.root()) return root_dir_;
     if (auto dir = nodes_.dirs.get(*node)) return dir;
     if (nodes_.pin(*node)) return errno_code(ENOENT);  // removed, and only still open

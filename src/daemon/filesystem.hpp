@@ -136,7 +136,7 @@ class Filesystem {
   void note(std::atomic<std::uint64_t>& counter, const char* what, const NodePtr& node, std::string_view lower_name = {});
 
   // directory.cpp
-  Result<DirPtr> open_dir(const NodePtr& node);
+  Result<DirPtr> open_dir(const NodePtr& node, bool names_held = false);  // names_held: the caller holds names_mutex_
   DirPtr make_open_dir(UniqueFd fd, bool root);
   Result<DirRecord> read_dir_record(int dir);
   Result<DirRecord> new_dir_record(int dir);
@@ -168,7 +168,7 @@ class Filesystem {
     if (const auto pinned = nodes_.pin(*node)) return by_fd(pinned->get());
     const auto link = nodes_.where(*node);
     if (!link) return errno_code(ESTALE);
-    const auto dir = open_dir(link->parent);
+    const auto dir = open_dir(link->parent, true);
     if (!dir) return dir.error();
     const int fd = (*dir)->fd.get();
     return lending(fd, S_IXUSR, [&] { return by_name(fd, link->name.c_str()); });
