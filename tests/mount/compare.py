@@ -9,7 +9,7 @@ import subprocess
 import common
 from common import BUILD, Failed, run
 
-COMPARE = os.path.join(BUILD, 'tests', 'compare')
+COMPARE = os.path.join(BUILD, 'tests', 'compare-trees')
 SEED = int(os.environ.get('ECFS_COMPARE_SEED', '1'))
 CALLS = int(os.environ.get('ECFS_COMPARE_CALLS', '2500'))
 
