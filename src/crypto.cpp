@@ -285,13 +285,12 @@ Result<FileKey> unwrap_file_key(const EpochKeys& keys, const FileHeader& header)
   return key;
 }
 
-std::array<std::uint8_t, DirRecord::kSize> seal_dir_record(const KeyRing& keys, const DirRecord& record) {
+Result<std::array<std::uint8_t, DirRecord::kSize>> seal_dir_record(const KeyRing& keys, const DirRecord& record) {
+  const EpochKeys* k = keys.find(record.epoch);
+  if (!k) return Errc::damaged_directory;
   std::array<std::uint8_t, DirRecord::kSize> raw;
   record.encode(raw);
-  const EpochKeys* k = keys.find(record.epoch);
-  if (k)
-    keyed_hash(k->conf, std::span(raw).first(DirRecord::kAuthenticated),
-               std::span(raw).subspan(DirRecord::kAuthenticated));
+  keyed_hash(k->conf, std::span(raw).first(DirRecord::kAuthenticated), std::span(raw).subspan(DirRecord::kAuthenticated));
   return raw;
 }
 

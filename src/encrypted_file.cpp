@@ -101,6 +101,7 @@ Result<void> EncryptedFile::settle(std::uint64_t lower_bytes) {
   const std::uint64_t last = *pages - 1;
   size_ = plain_size_of(*pages, payload(last));
   const auto length = load_block(last, tail_.get());
+  if (!length && length.error().category() == std::system_category()) return length.error();  // not damage: ask again later
   if (length && *length > 0) {
     tail_block_ = last;
     tail_length_ = *length;

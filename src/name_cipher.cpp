@@ -73,7 +73,9 @@ Result<std::string> open_target(const KeyRing& keys, std::string_view text) {
   const EpochKeys* k = keys_of(keys, *sealed);
   if (!k) return Errc::damaged_name;
   const std::string_view view(*sealed);
-  return open_value(k->link.bytes(), as_bytes(view.substr(0, kEpochSize)), view.substr(kEpochSize));
+  auto target = open_value(k->link.bytes(), as_bytes(view.substr(0, kEpochSize)), view.substr(kEpochSize));
+  if (target && (target->empty() || target->size() > kTargetMax || target->find('\0') != std::string::npos)) return Errc::damaged_name;
+  return target;
 }
 
 std::optional<std::size_t> target_length(std::size_t text_length) noexcept {

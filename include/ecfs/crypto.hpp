@@ -120,8 +120,8 @@ FileKey new_file_key(const EpochKeys& keys, Suite suite, FileHeader& header) noe
 // damaged_header when the wrap does not authenticate.
 Result<FileKey> unwrap_file_key(const EpochKeys& keys, const FileHeader& header);
 
-// `ecfs.dir` with its MAC, and back. decode: damaged_directory when the epoch is not living or the MAC is wrong.
-std::array<std::uint8_t, DirRecord::kSize> seal_dir_record(const KeyRing& keys, const DirRecord& record);
+// `ecfs.dir` with its MAC, and back. Sealing under an epoch that is not living, and opening under one or with a wrong MAC: damaged_directory.
+Result<std::array<std::uint8_t, DirRecord::kSize>> seal_dir_record(const KeyRing& keys, const DirRecord& record);
 Result<DirRecord> open_dir_record(const KeyRing& keys, std::span<const std::uint8_t> in);
 
 }  // namespace ecfs

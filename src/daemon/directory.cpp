@@ -142,7 +142,8 @@ Result<DirRecord> Filesystem::new_dir_record(int dir) {
   record.epoch = config_.keys.newest().epoch;
   if (config_.read_only) return record;  // it holds nothing, so any id will do
   const auto raw = seal_dir_record(config_.keys, record);
-  if (const auto w = write_dir_record(dir, raw); !w) return w.error();
+  if (!raw) return raw.error();
+  if (const auto w = write_dir_record(dir, *raw); !w) return w.error();
   return record;
 }
 

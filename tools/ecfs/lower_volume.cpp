@@ -48,12 +48,13 @@ Result<void> write_root_record(int dir, const KeyRing& keys) {
   record.epoch = keys.newest().epoch;
   random_bytes(record.id);
   const auto raw = seal_dir_record(keys, record);
-  const std::string_view text(reinterpret_cast<const char*>(raw.data()), raw.size());
+  if (!raw) return raw.error();
+  const std::string_view text(reinterpret_cast<const char*>(raw->data()), raw->size());
   const auto x = lower::setxattr(dir, nullptr, kDirXattr, text, 0);
   if (!x && !is_errno(x.error(), EOPNOTSUPP)) return x;
   const auto fd = lower::open_at(dir, kDirFile.data(), O_WRONLY | O_CREAT | O_EXCL, 0600);
   if (!fd) return fd.error();
-  if (const auto w = lower::pwrite(fd->get(), raw, 0); w.error) return w.error;
+  if (const auto w = lower::pwrite(fd->get(), *raw, 0); w.error) return w.error;
   if (const auto r = lower::fsync(fd->get(), false); !r) return r;
   return lower::fsync(dir, false);
 }
