@@ -87,6 +87,11 @@ std::optional<std::size_t> target_length(std::size_t text_length) noexcept {
 
 std::string target_file(std::string_view text) { return std::string(kTargetPrefix) + hash_name(text); }
 
+bool is_target_file(std::string_view name) noexcept {
+  return name.size() == kTargetPrefix.size() + kHashLength && name.starts_with(kTargetPrefix) &&
+         from_base64url(name.substr(kTargetPrefix.size())).has_value();
+}
+
 Result<LowerXattr> encode_xattr_name(const EpochKeys& keys, std::string_view name) {
   auto sealed = keys.xattr_names.seal({}, name);
   if (!sealed) return sealed.error();

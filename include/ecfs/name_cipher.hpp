@@ -35,6 +35,8 @@ Result<std::string> open_target(const KeyRing& keys, std::string_view text);
 std::optional<std::size_t> target_length(std::size_t text_length) noexcept;
 // `ecfs.target.H` for the text of a target that does not fit the lower link.
 std::string target_file(std::string_view text);
+// Is this exactly such a name? A lower link can say anything, a path elsewhere too.
+bool is_target_file(std::string_view name) noexcept;
 
 // A user xattr's lower name. `name` has no `user.` prefix. Names whose ciphertext does not fit 255 bytes get a hash instead, and
 // their value holds the name.

@@ -37,7 +37,7 @@ Result<std::uint64_t> Filesystem::symlink_size(int dir, const std::string& name,
   if (const auto n = target_length(length); n && length >= kSealedText) return static_cast<std::uint64_t>(*n);
   const auto text = lower::readlink_at(dir, name.c_str());
   if (!text) return text.error();
-  if (!text->starts_with(kTargetPrefix)) return static_cast<std::uint64_t>(length);  // not ours; readlink tells the damage
+  if (!is_target_file(*text)) return static_cast<std::uint64_t>(length);  // not ours; readlink tells the damage
   const int root = root_dir_->fd.get();
   const auto file = lending(root, S_IXUSR, [&] { return lower::stat_at(root, text->c_str()); });
   if (!file) return static_cast<std::uint64_t>(length);
@@ -106,18 +106,14 @@ Result<void> Filesystem::kill_set_ids(OpenFile& file) {
 Result<struct stat> Filesystem::change_attributes(const NodePtr& node, const AttrChange& change) {
   if (config_.read_only) return errno_code(EROFS);
   if (change.mode) {
-    const auto r = at_node(
-        node, [&](int dir, const char* name) { return lower::chmod_at(dir, name, *change.mode & 07777); },
-        [&](int fd) { return lower::chmod_fd(fd, *change.mode & 07777); });
+    const auto r = on_object(node, [&](int fd) { return lower::chmod_fd(fd, *change.mode & 07777); });
     if (!r) return r.error();
     if (node->type == S_IFDIR) nodes_.dirs.drop(*node);  // what could not be read before may be now
   }
   if (change.uid || change.gid) {
     const uid_t uid = change.uid.value_or(static_cast<uid_t>(-1));
     const gid_t gid = change.gid.value_or(static_cast<gid_t>(-1));
-    const auto r = at_node(
-        node, [&](int dir, const char* name) { return lower::chown_at(dir, name, uid, gid); },
-        [&](int fd) { return lower::chown_fd(fd, uid, gid); });
+    const auto r = on_object(node, [&](int fd) { return lower::chown_fd(fd, uid, gid); });
     if (!r) return r.error();
   }
   if (change.size) {
@@ -141,9 +137,7 @@ Result<struct stat> Filesystem::change_attributes(const NodePtr& node, const Att
   if (change.atime || change.mtime) {
     const timespec omit{0, UTIME_OMIT};
     const timespec times[2] = {change.atime.value_or(omit), change.mtime.value_or(omit)};
-    const auto r = at_node(
-        node, [&](int dir, const char* name) { return lower::utimens_at(dir, name, times); },
-        [&](int fd) { return lower::utimens_fd(fd, times); });
+    const auto r = on_object(node, [&](int fd) { return lower::utimens_fd(fd, times); });
     if (!r) return r.error();
   }
   return attributes(node);
@@ -170,9 +164,7 @@ Result<std::string> Filesystem::get_xattr(const NodePtr& node, const char* name)
   if (view == kCapability && node->no_capability) return errno_code(ENODATA);
   if (!config_.acl && view.starts_with(kAcl)) return errno_code(EOPNOTSUPP);
   const auto raw = [&](const char* lower_name) {
-    return at_node(
-        node, [&](int dir, const char* at) { return lower::getxattr(dir, at, lower_name); },
-        [&](int fd) { return lower::getxattr(fd, nullptr, lower_name); });
+    return on_object(node, [&](int fd) { return lower::getxattr(fd, nullptr, lower_name); });
   };
   if (!view.starts_with(kUser)) return raw(name);
   const std::string_view user = view.substr(kUser.size());
@@ -192,9 +184,7 @@ Result<void> Filesystem::set_xattr(const NodePtr& node, const char* name, std::s
   if (!config_.acl && view.starts_with(kAcl)) return errno_code(EOPNOTSUPP);
   if (view == kCapability) node->no_capability = false;
   const auto raw = [&](const char* lower_name, std::string_view v, int f) {
-    return at_node(
-        node, [&](int dir, const char* at) { return lower::setxattr(dir, at, lower_name, v, f); },
-        [&](int fd) { return lower::setxattr(fd, nullptr, lower_name, v, f); });
+    return on_object(node, [&](int fd) { return lower::setxattr(fd, nullptr, lower_name, v, f); });
   };
   if (!view.starts_with(kUser)) return raw(name, value, flags);
   const std::string_view user = view.substr(kUser.size());
@@ -214,17 +204,13 @@ Result<void> Filesystem::set_xattr(const NodePtr& node, const char* name, std::s
   for (const auto& k : config_.keys.epochs()) {
     if (k.epoch == newest.epoch) break;
     if (const auto old = encode_xattr_name(k, user))
-      (void)at_node(
-          node, [&](int dir, const char* at) { return lower::removexattr(dir, at, old->name.c_str()); },
-          [&](int fd) { return lower::removexattr(fd, nullptr, old->name.c_str()); });
+      (void)on_object(node, [&](int fd) { return lower::removexattr(fd, nullptr, old->name.c_str()); });
   }
   return {};
 }
 
 Result<std::vector<std::string>> Filesystem::list_xattrs(const NodePtr& node) {
-  const auto lower_names = at_node(
-      node, [](int dir, const char* at) { return lower::listxattr(dir, at); },
-      [](int fd) { return lower::listxattr(fd, nullptr); });
+  const auto lower_names = on_object(node, [](int fd) { return lower::listxattr(fd, nullptr); });
   if (!lower_names) return lower_names.error();
   std::vector<std::string> names;
   for (const auto& lower_name : *lower_names) {
@@ -235,9 +221,7 @@ Result<std::vector<std::string>> Filesystem::list_xattrs(const NodePtr& node) {
     if (lower_name == kDirXattr) continue;
     Result<std::string> name = Errc::damaged_name;
     if (is_long_xattr(lower_name)) {
-      const auto sealed = at_node(
-          node, [&](int dir, const char* at) { return lower::getxattr(dir, at, lower_name.c_str()); },
-          [&](int fd) { return lower::getxattr(fd, nullptr, lower_name.c_str()); });
+      const auto sealed = on_object(node, [&](int fd) { return lower::getxattr(fd, nullptr, lower_name.c_str()); });
       if (sealed) name = long_xattr_name(config_.keys, lower_name, *sealed);
     } else {
       for (const auto& k : config_.keys.epochs())
@@ -258,9 +242,7 @@ Result<void> Filesystem::remove_xattr(const NodePtr& node, const char* name) {
   const std::string_view view(name);
   if (!config_.acl && view.starts_with(kAcl)) return errno_code(EOPNOTSUPP);
   const auto raw = [&](const char* lower_name) {
-    return at_node(
-        node, [&](int dir, const char* at) { return lower::removexattr(dir, at, lower_name); },
-        [&](int fd) { return lower::removexattr(fd, nullptr, lower_name); });
+    return on_object(node, [&](int fd) { return lower::removexattr(fd, nullptr, lower_name); });
   };
   if (!view.starts_with(kUser)) return raw(name);
   if (view.size() == kUser.size()) return errno_code(EINVAL);

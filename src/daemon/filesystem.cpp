@@ -97,6 +97,8 @@ Result<void> Filesystem::fill_dir(const Place& at, mode_t wanted, const Caller& 
   if (!dir) return dir.error();
   const auto st = lower::stat_fd(dir->get());
   if (!st) return st.error();
+  // Another directory in its place is not to be touched.
+  if (::geteuid() == 0 && st->st_uid != caller.uid) return errno_code(ESTALE);
   const mode_t made = st->st_mode & 07777;
   const mode_t final = made & ~(S_IRWXU & ~wanted);
   // Under a umask that takes the owner's own bits even the maker can't put a file into it.
@@ -145,6 +147,7 @@ Result<Entry> Filesystem::make_symlink(const NodePtr& parent, std::string_view n
       if (!fd) return fd.error();
       const auto w = lower::pwrite(fd->get(), as_bytes(text), 0);
       made = w.error ? Result<void>(w.error) : lower::fsync(fd->get(), false);
+      if (made && ::geteuid() == 0) made = lower::chown_fd(fd->get(), caller.uid, caller.gid);
       if (made) made = link_to(file);
       if (!made) drop_target_file(file);
     }
@@ -154,6 +157,7 @@ Result<Entry> Filesystem::make_symlink(const NodePtr& parent, std::string_view n
 }
 
 Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const Caller& caller) {
+  if (nodes_.pinned() >= config_.max_pinned) return errno_code(EMFILE);
   const auto dir = open_dir(parent);
   if (!dir) return dir.error();
   auto fd = [&] {
@@ -178,31 +182,36 @@ Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const
 
 Result<Entry> Filesystem::link(const NodePtr& node, const NodePtr& parent, std::string_view name, const Caller&) {
   return make(parent, name, [&](const Place& at) -> Result<Entry> {
-    const auto made = at_node(
-        node, [&](int dir, const char* from) { return lower::link_at(dir, from, at.fd(), at.c_str()); },
-        [&](int fd) { return lower::link_fd(fd, at.fd(), at.c_str()); });
+    const auto made = on_object(node, [&](int fd) { return lower::link_fd(fd, at.fd(), at.c_str()); });
     if (!made) return made.error();
     return entry_at(parent, at);
   });
 }
 
-Result<NodePtr> Filesystem::pin_victim(const NodePtr& parent, const Place& at, const struct stat& st) {
-  NodePtr node = nodes_.find(NodeKey::of(st));
-  if (!node || !nodes_.only_name(*node, Link{parent, at.name.name})) return node;
+Result<Filesystem::Victim> Filesystem::victim_at(const NodePtr& parent, const Place& at, const struct stat& st) {
+  Victim victim{nodes_.find(NodeKey::of(st)), nullptr};
+  if (!victim.node || !nodes_.only_name(*victim.node, Link{parent, at.name.name})) return victim;
+  // The last descriptors are for what is still to be written back: refusing this removal loses nothing.
+  if (nodes_.pinned() >= config_.max_pinned) return errno_code(EMFILE);
   auto fd = lower::open_at(at.fd(), at.c_str(), O_PATH);
   if (!fd) return fd.error();
-  nodes_.set_pin(*node, std::make_shared<UniqueFd>(std::move(*fd)));
-  return node;
+  victim.fd = std::make_shared<UniqueFd>(std::move(*fd));
+  return victim;
 }
 
-void Filesystem::unpin(const NodePtr& node) {
-  if (node) nodes_.set_pin(*node, nullptr);
+void Filesystem::lose_name(const Victim& victim, const Link& name) {
+  if (!victim.node) return;
+  if (victim.fd) nodes_.set_pin(*victim.node, victim.fd);
+  nodes_.remove_name(*victim.node, name);
 }
 
 std::string Filesystem::target_file_of(const Place& at, const struct stat& st) {
   if (!S_ISLNK(st.st_mode) || st.st_nlink > 1 || target_length(static_cast<std::size_t>(st.st_size))) return {};
   const auto text = lower::readlink_at(at.fd(), at.c_str());
-  return text && text->starts_with(kTargetPrefix) ? *text : std::string();
+  if (!text || !is_target_file(*text)) return {};
+  // Whoever may write to a lower directory can make a link that names another's target; only one's own goes with the link.
+  const auto file = lower::stat_at(root_dir_->fd.get(), text->c_str());
+  return file && file->st_uid == st.st_uid ? *text : std::string();
 }
 
 void Filesystem::drop_target_file(const std::string& name) {
@@ -217,15 +226,12 @@ Result<void> Filesystem::unlink(const NodePtr& parent, std::string_view name) {
   const auto st = lower::stat_at(at->fd(), at->c_str());
   if (!st) return st.error();
   const std::string target = target_file_of(*at, *st);
-  const auto node = pin_victim(parent, *at, *st);
-  if (!node) return node.error();
+  const auto victim = victim_at(parent, *at, *st);
+  if (!victim) return victim.error();
   {
     const std::unique_lock lock(names_mutex_);
-    if (const auto r = lower::unlink_at(at->fd(), at->c_str(), false); !r) {
-      unpin(*node);
-      return r;
-    }
-    if (*node) nodes_.remove_name(**node, Link{parent, at->name.name});
+    if (const auto r = lower::unlink_at(at->fd(), at->c_str(), false); !r) return r;
+    lose_name(*victim, Link{parent, at->name.name});
   }
   drop_target_file(target);
   drop_long_name(*at->dir, at->name);
@@ -238,18 +244,17 @@ Result<void> Filesystem::remove_dir(const NodePtr& parent, std::string_view name
   const auto st = lower::stat_at(at->fd(), at->c_str());
   if (!st) return st.error();
   if (!S_ISDIR(st->st_mode)) return errno_code(ENOTDIR);
-  const auto node = pin_victim(parent, *at, *st);
-  if (!node) return node.error();
+  const auto victim = victim_at(parent, *at, *st);
+  if (!victim) return victim.error();
   const auto emptied = empty_dir(at->fd(), at->c_str(), parent);
   {
     const std::unique_lock lock(names_mutex_);
     const auto removed = emptied ? lower::unlink_at(at->fd(), at->c_str(), true) : Result<void>(emptied.error());
     if (!removed) {
       if (emptied) restore(*emptied);
-      unpin(*node);
       return removed;
     }
-    if (*node) nodes_.remove_name(**node, Link{parent, at->name.name});
+    lose_name(*victim, Link{parent, at->name.name});
   }
   drop_long_name(*at->dir, at->name);
   return {};
@@ -283,21 +288,18 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
   if (dst_st && (flags & RENAME_NOREPLACE)) return errno_code(EEXIST);
   if (dst_st && NodeKey::of(*dst_st) == NodeKey::of(*src_st)) return {};  // two names of one file: nothing happens, rename(2)
 
-  NodePtr victim;
+  Victim victim;
   Emptied emptied;
   std::string target;
   if (dst_st) {
     target = target_file_of(*dst, *dst_st);
-    auto pinned = pin_victim(to_parent, *dst, *dst_st);
-    if (!pinned) return pinned.error();
-    victim = std::move(*pinned);
+    auto found = victim_at(to_parent, *dst, *dst_st);
+    if (!found) return found.error();
+    victim = std::move(*found);
     if (S_ISDIR(dst_st->st_mode) && S_ISDIR(src_st->st_mode)) {
       auto e = empty_dir(dst->fd(), dst->c_str(), to_parent);
       // Not empty: the lower call says so in its own words, which are EEXIST on some filesystems.
-      if (!e && !is_errno(e.error(), ENOTEMPTY)) {
-        unpin(victim);
-        return e.error();
-      }
+      if (!e && !is_errno(e.error(), ENOTEMPTY)) return e.error();
       if (e) emptied = std::move(*e);
     }
   }
@@ -305,12 +307,11 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
   if (r) {
     const std::unique_lock lock(names_mutex_);
     r = lower::rename_at(src->fd(), src->c_str(), dst->fd(), dst->c_str(), flags);
-    if (r && victim) nodes_.remove_name(*victim, dst_link);
+    if (r) lose_name(victim, dst_link);
     if (r && moved) nodes_.move_name(*moved, src_link, dst_link);
   }
   if (!r) {
     restore(emptied);
-    unpin(victim);
     drop_long_name(*dst->dir, dst->name);
     return r;
   }
@@ -320,11 +321,9 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
 }
 
 Result<std::string> Filesystem::read_link(const NodePtr& node) {
-  const auto text = at_node(
-      node, [](int dir, const char* name) { return lower::readlink_at(dir, name); },
-      [](int fd) { return lower::readlink_at(fd, ""); });
+  const auto text = on_object(node, [](int fd) { return lower::readlink_at(fd, ""); });
   if (!text) return text;
-  if (!text->starts_with(kTargetPrefix)) return noted(node, open_target(config_.keys, *text));
+  if (!is_target_file(*text)) return noted(node, open_target(config_.keys, *text));
   const auto content = read_target_file(*text);
   if (!content) return noted(node, Result<std::string>(content.error()));
   return noted(node, open_target(config_.keys, *content));

@@ -6,6 +6,7 @@
 //   attributes.cpp  attributes, xattrs, times, owners          contents.cpp     reading, writing, seeking, syncing
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -74,6 +75,7 @@ class Filesystem {
     bool acl = false;
     std::size_t max_dirs = 64;
     std::size_t max_files = 128;
+    std::size_t max_pinned = 128;  // removed files that programs still have open
     SessionMarker marker;
     DamageLog log;
   };
@@ -173,6 +175,26 @@ class Filesystem {
     const int fd = (*dir)->fd.get();
     return lending(fd, S_IXUSR, [&] { return by_name(fd, link->name.c_str()); });
   }
+  // Calls by_fd(fd) with a descriptor (perhaps O_PATH) of exactly the node's object. Whatever changes an object goes through here: under
+  // root's daemon a user may own parts of the lower directory, and put another object in the place of the one that the kernel checked.
+  template <class ByFd>
+  auto on_object(const NodePtr& node, ByFd by_fd) -> decltype(by_fd(0)) {
+    if (node->type == S_IFREG)
+      if (const auto file = nodes_.files.get(*node)) return by_fd(file->file.fd());
+    if (node->type == S_IFDIR)
+      if (const auto dir = nodes_.dirs.get(*node)) return by_fd(dir->fd.get());
+    return at_node(
+        node,
+        [&](int dir, const char* name) -> decltype(by_fd(0)) {
+          const auto fd = lower::open_at(dir, name, O_PATH);
+          if (!fd) return fd.error();
+          const auto st = lower::stat_fd(fd->get());
+          if (!st) return st.error();
+          if (NodeKey::of(*st) != node->key) return errno_code(ESTALE);
+          return by_fd(fd->get());
+        },
+        by_fd);
+  }
   // An ordinary user's daemon works by names where the program has an open file: the kernel let it in before the directory's bits were
   // taken away, or by another name. The owner lends itself the missing bits of `dir` for the call.
   template <class Call>
@@ -212,9 +234,14 @@ class Filesystem {
   Result<Entry> entry_at(const NodePtr& parent, const Place& place);
   Result<Entry> make(const NodePtr& parent, std::string_view name, const std::function<Result<Entry>(const Place&)>& how);
   Result<void> fill_dir(const Place& at, mode_t wanted, const Caller& caller);
-  // Pins the object that is about to lose a name, when the kernel knows it and this is its last; the node, if any.
-  Result<NodePtr> pin_victim(const NodePtr& parent, const Place& at, const struct stat& st);
-  void unpin(const NodePtr& node);
+  // What is about to lose a name: its node, if the kernel knows it, and, if this is its last name, the descriptor that will be left.
+  struct Victim {
+    NodePtr node;
+    std::shared_ptr<UniqueFd> fd;
+  };
+  Result<Victim> victim_at(const NodePtr& parent, const Place& at, const struct stat& st);
+  // After the lower call, still under names_mutex_.
+  void lose_name(const Victim& victim, const Link& name);
   // The `ecfs.target.H` of a link that is about to go for good.
   std::string target_file_of(const Place& at, const struct stat& st);
   void drop_target_file(const std::string& name);

@@ -33,6 +33,45 @@ constexpr std::array<const char*, 64> kNames = [] {
   return n;
 }();
 
+// What a message holds beside its header: a fixed part, then so many names, each with its NUL.
+struct Shape {
+  std::uint8_t fixed = 0;
+  std::uint8_t names = 0;
+  bool of_node = true;  // the header names a node
+};
+constexpr std::array<Shape, 64> kShapes = [] {
+  std::array<Shape, 64> s{};
+  for (auto& shape : s) shape.of_node = false;
+  s[FUSE_LOOKUP] = s[FUSE_UNLINK] = s[FUSE_RMDIR] = s[FUSE_REMOVEXATTR] = {0, 1};
+  s[FUSE_READLINK] = {};
+  s[FUSE_SYMLINK] = {0, 2};
+  s[FUSE_FORGET] = {sizeof(fuse_forget_in)};
+  s[FUSE_GETATTR] = {sizeof(fuse_getattr_in)};
+  s[FUSE_SETATTR] = {sizeof(fuse_setattr_in)};
+  s[FUSE_MKNOD] = {sizeof(fuse_mknod_in), 1};
+  s[FUSE_MKDIR] = {sizeof(fuse_mkdir_in), 1};
+  s[FUSE_RENAME] = {sizeof(fuse_rename_in), 2};
+  s[FUSE_RENAME2] = {sizeof(fuse_rename2_in), 2};
+  s[FUSE_LINK] = {sizeof(fuse_link_in), 1};
+  s[FUSE_READ] = s[FUSE_READDIR] = s[FUSE_READDIRPLUS] = {sizeof(fuse_read_in)};
+  s[FUSE_WRITE] = {sizeof(fuse_write_in)};
+  s[FUSE_FSYNC] = s[FUSE_FSYNCDIR] = {sizeof(fuse_fsync_in)};
+  s[FUSE_SETXATTR] = {FUSE_COMPAT_SETXATTR_IN_SIZE, 1};
+  s[FUSE_GETXATTR] = {sizeof(fuse_getxattr_in), 1};
+  s[FUSE_LISTXATTR] = {sizeof(fuse_getxattr_in)};
+  s[FUSE_FALLOCATE] = {sizeof(fuse_fallocate_in)};
+  s[FUSE_LSEEK] = {sizeof(fuse_lseek_in)};
+  s[FUSE_INTERRUPT] = {sizeof(fuse_interrupt_in), 0, false};
+  s[FUSE_BATCH_FORGET] = {sizeof(fuse_batch_forget_in), 0, false};
+  s[FUSE_NOTIFY_REPLY] = {sizeof(fuse_notify_retrieve_in), 0, false};
+  return s;
+}();
+constexpr std::uint32_t kMostAskedFor = 16 << 20;  // by far more than max_write and max_readahead let through
+
+bool unanswered(std::uint32_t opcode) {
+  return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET || opcode == FUSE_INTERRUPT || opcode == FUSE_NOTIFY_REPLY;
+}
+
 using Clock = std::chrono::steady_clock;
 
 // What this thread is working on. A worker handles one message from its reading to its reply.
@@ -51,6 +90,40 @@ bool body(const void* message, std::size_t size, T& out) {
   if (size < sizeof(fuse_in_header) + sizeof(T)) return false;
   std::memcpy(&out, static_cast<const char*>(message) + sizeof(fuse_in_header), sizeof(T));
   return true;
+}
+
+// libfuse believes the sizes in a message. The kernel's are right; this keeps whatever else it might be from reading past the end.
+bool well_formed(const fuse_in_header& header, const void* message, std::size_t size) {
+  if (header.opcode >= kShapes.size()) return true;
+  const Shape& shape = kShapes[header.opcode];
+  if (size < sizeof header + shape.fixed || (shape.of_node && header.nodeid == 0)) return false;
+  const char* at = static_cast<const char*>(message) + sizeof header + shape.fixed;
+  const char* const end = static_cast<const char*>(message) + size;
+  for (unsigned n = 0; n < shape.names; ++n) {
+    at = static_cast<const char*>(std::memchr(at, '\0', static_cast<std::size_t>(end - at)));
+    if (!at) return false;
+    ++at;
+  }
+  const auto rest = static_cast<std::size_t>(end - at);
+  const auto in = [&]<class T>(T value) {
+    (void)body(message, size, value);
+    return value;
+  };
+  switch (header.opcode) {
+    case FUSE_WRITE: return in(fuse_write_in{}).size <= rest;
+    case FUSE_SETXATTR: {
+      std::uint32_t length = 0;
+      return body(message, size, length) && length <= rest;
+    }
+    case FUSE_READ:
+    case FUSE_READDIR:
+    case FUSE_READDIRPLUS: return in(fuse_read_in{}).size <= kMostAskedFor;
+    case FUSE_RENAME:
+    case FUSE_RENAME2: return in(fuse_rename_in{}).newdir != 0;
+    case FUSE_LINK: return in(fuse_link_in{}).oldnodeid != 0;
+    case FUSE_BATCH_FORGET: return in(fuse_batch_forget_in{}).count <= rest / sizeof(fuse_forget_one);
+    default: return true;
+  }
 }
 
 void fill_attr(fuse_attr& a, const struct stat& st) {
@@ -91,6 +164,12 @@ ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
     now.unique = header.unique;
     now.start = Clock::now();
     if (header.opcode < kOpcodes) stats_[header.opcode].count.fetch_add(1, std::memory_order_relaxed);
+    if (!well_formed(header, buffer, got)) {
+      fuse_out_header out{sizeof out, -EINVAL, header.unique};
+      // Who sent this need not be there any more.
+      if (!unanswered(header.opcode) && ::write(fd, &out, sizeof out) < 0) return -1;
+      continue;
+    }
     switch (header.opcode) {
       case FUSE_WRITE: {
         fuse_write_in in;
@@ -135,11 +214,12 @@ ssize_t Messages::writev(int fd, struct iovec* iov, int count) {
     std::memcpy(&out, iov[0].iov_base, sizeof out);
     if (out.unique == t_current.unique) {
       note_reply();
-      // Newer than this libfuse, and asked for here. Without killpriv_v2 every write(2) sends a GETXATTR; and a file handle cannot find
-      // an inode that has left memory, so none are offered.
+      // Newer than this libfuse, or forgotten by it, and asked for here. Without killpriv_v2 every write(2) sends a GETXATTR; libfuse before
+      // 3.16.2 asks for parallel lookups and listings everywhere but in this answer; and a file handle cannot find an inode that has left
+      // memory, so none are offered.
       if (t_current.opcode == FUSE_INIT && out.error == 0 && count > 1 && iov[1].iov_len >= sizeof(fuse_init_out)) {
         auto* init = static_cast<fuse_init_out*>(iov[1].iov_base);
-        init->flags |= t_current.init_flags & kKillprivV2;
+        init->flags |= t_current.init_flags & (kKillprivV2 | FUSE_PARALLEL_DIROPS);
         if (t_current.init_flags2 & kNoExportSupport2) {
           init->flags |= kInitExt;
           init->flags2 |= kNoExportSupport2;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "daemon/node.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -34,6 +36,7 @@ NodePtr NodeTable::look_up(NodeKey key, mode_t mode, std::optional<Link> link) {
     if (slot && slot->type != (mode & S_IFMT)) displaced_.push_back(std::move(slot));
     if (!slot) slot = std::make_shared<Node>(key, mode);
     found = slot;
+    peak_ = std::max(peak_, nodes_.size());
     ++found->lookups_;
     if (link) {
       add_locked(*found, *link, gone);
@@ -43,7 +46,7 @@ NodePtr NodeTable::look_up(NodeKey key, mode_t mode, std::optional<Link> link) {
       }
     }
   }
-  close(gone);
+  close(std::move(gone));
   return found;
 }
 
@@ -56,13 +59,21 @@ NodePtr NodeTable::find(NodeKey key) const {
 void NodeTable::forget(const NodePtr& node, std::uint64_t count) {
   if (node == root_) return;
   Gone gone;
+  bool trim = false;
   {
     const std::lock_guard lock(mutex_);
     node->lookups_ -= std::min(node->lookups_, count);
     if (node->lookups_ > 0 || node->children_ > 0) return;
     erase_locked(node, gone);
+    // Most of a large tree was forgotten: its memory goes back to the system, which the allocator would not do by itself.
+    constexpr std::size_t kWorthIt = 16384;
+    if (peak_ > kWorthIt && nodes_.size() < peak_ / 2) {
+      peak_ = nodes_.size();
+      trim = true;
+    }
   }
-  close(gone);
+  close(std::move(gone));
+  if (trim) ::malloc_trim(0);
 }
 
 void NodeTable::leave_locked(NodePtr parent, Gone& gone) {
@@ -70,25 +81,24 @@ void NodeTable::leave_locked(NodePtr parent, Gone& gone) {
 }
 
 void NodeTable::erase_locked(const NodePtr& node, Gone& gone) {
-  gone.push_back(node);
   const auto it = nodes_.find(node->key);
   if (it != nodes_.end() && it->second == node) nodes_.erase(it);
   std::erase(displaced_, node);
   if (node->pin_) set_pin_locked(*node, nullptr);
-  if (node->name_) leave_locked(node->parent_, gone);
-  if (node->more_)
-    for (const auto& link : *node->more_) leave_locked(link.parent, gone);
-  node->name_ = nullptr;
-  node->parent_ = nullptr;
-  node->more_ = nullptr;
+  const NodePtr parent = std::exchange(node->parent_, std::move(gone));
+  gone = node;
+  if (std::exchange(node->name_, nullptr)) leave_locked(parent, gone);
+  if (const auto more = std::move(node->more_))
+    for (const auto& link : *more) leave_locked(link.parent, gone);
 }
 
-void NodeTable::close(const Gone& gone) {
-  for (const auto& node : gone) {
-    if (node->type == S_IFDIR)
-      dirs.drop(*node);
+void NodeTable::close(Gone gone) {
+  while (gone) {
+    if (gone->type == S_IFDIR)
+      dirs.drop(*gone);
     else
-      files.drop(*node);
+      files.drop(*gone);
+    gone = std::exchange(gone->parent_, nullptr);
   }
 }
 
@@ -157,7 +167,7 @@ void NodeTable::add_name(Node& node, const Link& link) {
     const std::lock_guard lock(mutex_);
     add_locked(node, link, gone);
   }
-  close(gone);
+  close(std::move(gone));
 }
 
 void NodeTable::remove_name(Node& node, const Link& link) {
@@ -166,7 +176,7 @@ void NodeTable::remove_name(Node& node, const Link& link) {
     const std::lock_guard lock(mutex_);
     remove_locked(node, link, gone);
   }
-  close(gone);
+  close(std::move(gone));
 }
 
 void NodeTable::move_name(Node& node, const Link& from, const Link& to) {
@@ -176,7 +186,7 @@ void NodeTable::move_name(Node& node, const Link& from, const Link& to) {
     remove_locked(node, from, gone);
     add_locked(node, to, gone);
   }
-  close(gone);
+  close(std::move(gone));
 }
 
 std::size_t NodeTable::size() const {

@@ -178,12 +178,13 @@ class NodeTable {
   struct Hash {
     std::size_t operator()(const NodeKey& k) const noexcept { return k.ino * 0x9E3779B97F4A7C15u ^ k.dev; }
   };
-  using Gone = std::vector<NodePtr>;  // what has left the table; what it has open is closed without the lock
+  // What has left the table, chained by parent_ so that forgetting needs no memory; what it has open is closed without the lock.
+  using Gone = NodePtr;
   void add_locked(Node& node, const Link& link, Gone& gone);
   void remove_locked(Node& node, const Link& link, Gone& gone);
   void leave_locked(NodePtr parent, Gone& gone);  // one child fewer
   void erase_locked(const NodePtr& node, Gone& gone);
-  void close(const Gone& gone);
+  void close(Gone gone);
   void set_pin_locked(Node& node, std::shared_ptr<UniqueFd> fd);
 
   mutable std::mutex mutex_;
@@ -191,6 +192,7 @@ class NodeTable {
   // Nodes whose number another object has taken: the kernel still has their addresses, until it forgets them.
   std::vector<NodePtr> displaced_;
   NodePtr root_;
+  std::size_t peak_ = 0;  // most nodes since memory was last given back
   std::atomic<std::size_t> pinned_{0};
 };
 

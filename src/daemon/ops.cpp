@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <vector>
 
 #include "daemon/messages.hpp"
 #include "ecfs/secret.hpp"
@@ -47,8 +48,9 @@ fuse_entry_param entry_param(fuse_req_t req, const Entry& e) {
 void reply(fuse_req_t req, const Result<Entry>& e) {
   if (!e) return fail(req, e.error());
   const auto p = entry_param(req, *e);
+  Filesystem& filesystem = fs(req);  // the reply frees the request
   // The caller was interrupted and never learns of the lookup.
-  if (fuse_reply_entry(req, &p) == -ENOENT) fs(req).nodes().forget(e->node, 1);
+  if (fuse_reply_entry(req, &p) == -ENOENT) filesystem.nodes().forget(e->node, 1);
 }
 
 void reply(fuse_req_t req, const Result<struct stat>& st) {
@@ -204,10 +206,21 @@ void on_fsyncdir(fuse_req_t req, fuse_ino_t id, int data_only, fuse_file_info*) 
 // The kernel's header before each name, with attributes and without (<linux/fuse.h>).
 constexpr std::size_t kDirentHeader = 24, kDirentPlusHeader = 152;
 
+// Lookups that are given back unless the kernel has learnt of them.
+struct Lookups {
+  NodeTable& nodes;
+  std::vector<NodePtr> held;
+  ~Lookups() {
+    for (const auto& n : held) nodes.forget(n, 1);
+  }
+};
+
 void list(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, bool plus) {
   const auto buffer = thread_buffer().reserve(size);
   auto* p = reinterpret_cast<char*>(buffer.data());
   std::size_t used = 0;
+  Lookups lookups{fs(req).nodes(), {}};
+  if (plus) lookups.held.reserve(size / kDirentPlusHeader);
   const auto r = fs(req).list(node(req, id), static_cast<std::uint64_t>(off), plus, [&](const Listed& e) {
     const std::size_t need = ((plus ? kDirentPlusHeader : kDirentHeader) + e.name.size() + 7) / 8 * 8;
     if (used + need > size) return false;
@@ -216,6 +229,7 @@ void list(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, bool plus)
       fuse_entry_param param{};
       if (e.entry) {
         param = entry_param(req, *e.entry);
+        lookups.held.push_back(e.entry->node);
       } else {
         // No lookup for these: the kernel takes the type and the number, and no more.
         param.attr.st_ino = e.ino;
@@ -232,7 +246,7 @@ void list(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, bool plus)
   });
   // An error after entries would lose their lookups: what there is goes out, and the error comes with the next request.
   if (!r && used == 0) return fail(req, r.error());
-  fuse_reply_buf(req, p, used);
+  if (fuse_reply_buf(req, p, used) != -ENOENT) lookups.held.clear();
 }
 
 void on_readdir(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, fuse_file_info*) { list(req, id, size, off, false); }

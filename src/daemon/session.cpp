@@ -63,15 +63,24 @@ std::string escaped(const std::string& value) {
 // The descriptors that the caches may use, of what the process may have. The rest is for requests in flight, pinned files, the
 // worker threads' clones of /dev/fuse and the libraries.
 struct FdBudget {
-  std::size_t dirs, files;
+  std::size_t dirs, files, pinned;
 };
-FdBudget raise_descriptor_limit() {
+FdBudget raise_limits() {
   rlimit limit{};
+  // Limits of the shell that mounts are not for a daemon that serves every program.
+  for (const auto what : {RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_AS, RLIMIT_DATA, RLIMIT_NPROC}) {
+    if (::getrlimit(what, &limit) != 0) continue;
+    if (::geteuid() == 0) limit.rlim_max = RLIM_INFINITY;
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(what, &limit);
+  }
   ::getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
   const auto n = static_cast<std::size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
-  return {std::clamp<std::size_t>(n / 5, 4, 4096), std::clamp<std::size_t>(n / 3, 8, 4096)};
+  constexpr std::size_t kOther = 48;  // some twenty when idle, and a few for each request in flight
+  const std::size_t dirs = std::clamp<std::size_t>(n / 8, 4, 4096), files = std::clamp<std::size_t>(n / 4, 8, 4096);
+  return {dirs, files, std::max<std::size_t>(n, dirs + files + kOther + 4) - dirs - files - kOther};
 }
 
 Failure volume_failure(const std::string& lower, const std::error_code& code, const std::string& part) {
@@ -226,6 +235,7 @@ void prepare_signals() {
   wake.sa_handler = [](int) {};
   ::sigaction(SIGUSR1, &wake, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a write past a limit is EFBIG
 }
 
 struct Opened {
@@ -300,7 +310,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   }
   prepare_signals();
   ::umask(0);  // callers' umasks are applied a call; our own files say their modes
-  const FdBudget budget = raise_descriptor_limit();
+  const FdBudget budget = raise_limits();
   drop_excess_capabilities();
 
   Opened opened;
@@ -319,6 +329,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   fc.acl = config.acl;
   fc.max_dirs = budget.dirs;
   fc.max_files = budget.files;
+  fc.max_pinned = budget.pinned;
   fc.log = [](const std::string& what, const std::string& path) { spdlog::error("{}: lower path '{}'", what, path); };
   SessionMarker spare = fc.marker;
   auto made = Filesystem::create(std::move(fc));

@@ -32,11 +32,16 @@ std::optional<timespec> to_time(const json& j) {
 
 // The marker's text as JSON; discarded where it does not parse; nothing where there is no marker.
 Result<std::optional<json>> read_marker(int lower_root) {
-  const auto fd = lower::open_at(lower_root, kFile.c_str(), O_RDONLY);
+  const json damaged(json::value_t::discarded);
+  const auto fd = lower::open_at(lower_root, kFile.c_str(), O_RDONLY | O_NONBLOCK);
   if (!fd) {
     if (is_errno(fd.error(), ENOENT)) return std::optional<json>();
+    if (is_errno(fd.error(), ELOOP)) return std::optional<json>(damaged);
     return fd.error();
   }
+  const auto st = lower::stat_fd(fd->get());
+  if (!st) return st.error();
+  if (!S_ISREG(st->st_mode)) return std::optional<json>(damaged);  // nothing that we wrote
   std::string text(kMaxSize, '\0');
   const auto n = lower::pread(fd->get(), {reinterpret_cast<std::uint8_t*>(text.data()), text.size()}, 0);
   if (!n) return n.error();
