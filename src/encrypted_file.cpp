@@ -110,6 +110,7 @@ Result<void> EncryptedFile::settle(std::uint64_t lower_bytes) {
     // Damaged: its length can't be asked. The hint stands, and reads of the block fail.
     size_ = plain_size_of(*pages, *says.hint);
   }
+  if (says.hint && lower_size(size_) != lower_bytes) hint_differed_from_ = std::min(size_, plain_size_of(says.pages, *says.hint));
   if (options_.writable && length && lower_size(size_) != lower_bytes) return cut_lower(size_);
   return {};
 }
@@ -365,6 +366,7 @@ Result<void> EncryptedFile::write(std::uint64_t off, std::span<const std::uint8_
 
 Result<void> EncryptedFile::truncate(std::uint64_t size) {
   if (size > kMaxPlainSize) return errno_code(EFBIG);
+  hint_differed_from_.reset();  // whoever sets a size knows it
   if (size == 0) {
     if (const auto r = lower::ftruncate(fd(), 0); !r) return r;
     size_ = 0;

@@ -39,6 +39,9 @@ class EncryptedFile {
   static Result<EncryptedFile> open(UniqueFd fd, const KeyRing& keys, Options options, std::uint64_t lower_bytes);
 
   std::uint64_t size() const noexcept { return size_; }
+  // Where opening found that the size hint and the last block disagreed: the plaintext offset from which on what the hint told differs from
+  // what there is. Whoever was told the hint's size takes the rest for zeros, or does not ask for it.
+  std::optional<std::uint64_t> hint_differed_from() const noexcept { return hint_differed_from_; }
   int fd() const noexcept { return fd_.get(); }
 
   // Reads up to out.size() bytes at `off`; fewer only at the end of the file. damaged_block when a block in the range does not
@@ -87,6 +90,7 @@ class EncryptedFile {
   const KeyRing* keys_;
   Options options_;
   std::uint64_t size_ = 0;
+  std::optional<std::uint64_t> hint_differed_from_;
   Suite suite_ = Suite::aes_256_gcm;
   std::optional<FileKey> key_;  // none while the file is empty
   std::array<std::uint8_t, kHeaderSize> header_{};

@@ -79,7 +79,8 @@ Result<Filesystem::FilePtr> Filesystem::keep_open(const NodePtr& node, UniqueFd 
   options.lost_header_is_empty = config_.marker.in_cut(st.st_ctim);
   auto file = EncryptedFile::open(std::move(fd), config_.keys, options, static_cast<std::uint64_t>(st.st_size));
   if (!file) return file.error();
-  return nodes_.files.put(node, std::make_shared<OpenFile>(std::move(*file), writable));
+  auto open = std::make_shared<OpenFile>(std::move(*file), writable);
+  return config_.changes_beneath ? open : nodes_.files.put(node, std::move(open));
 }
 
 Result<Filesystem::FilePtr> Filesystem::open_file(const NodePtr& node) {
@@ -93,33 +94,41 @@ Result<Filesystem::FilePtr> Filesystem::open_file(const NodePtr& node) {
   const auto st = lower::stat_fd(fd->get());
   if (!st) return st.error();
   if (NodeKey::of(*st) != node->key || !S_ISREG(st->st_mode)) return errno_code(ESTALE);
-  auto kept = keep_open(node, std::move(*fd), writable, *st);
-  if (!kept) (void)noted(node, Result<void>(kept.error()));
-  return kept;
+  return keep_open(node, std::move(*fd), writable, *st);
 }
 
 Result<Filesystem::FilePtr> Filesystem::writable_file(const NodePtr& node) {
   if (config_.read_only) return errno_code(EROFS);
   auto file = open_file(node);
+  if (!file) (void)noted(node, Result<void>(file.error()));
   if (file && !(*file)->writable) return errno_code(EACCES);
   return file;
 }
 
 Result<std::size_t> Filesystem::read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out) {
-  const auto file = open_file(node);
-  if (!file) return file.error();
-  OpenFile& open = **file;
-  const std::shared_lock lock(open.mutex);
-  const auto n = open.file.read(off, out);
-  if (!n) {
-    (void)noted(node, Result<void>(n.error()));
+  Result<std::size_t> n = errno_code(EIO);
+  // A writer beside us may be in the middle of a change, which then looks like damage: looked at again, it is not.
+  for (int tries = config_.changes_beneath ? 4 : 1; tries > 0; --tries) {
+    const auto file = open_file(node);
+    if (!file) {
+      n = file.error();
+      continue;
+    }
+    OpenFile& open = **file;
+    const std::shared_lock lock(open.mutex);
+    // The kernel was told the hint's size and keeps to it: what a wrong hint hides or makes up must not look good. (After a session that was cut,
+    // sizes are verified before they are told.)
+    const auto differs = open.file.hint_differed_from();
+    n = differs && !node->size_known && off + out.size() > *differs ? Errc::damaged_block : open.file.read(off, out);
+    if (!n) continue;
+    // A sequential reader: let the lower file's reading ahead overlap our decrypting.
+    constexpr std::uint64_t kAhead = 2 << 20;
+    if (off > 0 && open.next_read.load(std::memory_order_relaxed) == off && off + *n < open.file.size())
+      lower::will_need(open.file.fd(), page_off(block_of(off + *n)), kAhead);
+    open.next_read.store(off + *n, std::memory_order_relaxed);
     return n;
   }
-  // A sequential reader: let the lower file's reading ahead overlap our decrypting.
-  constexpr std::uint64_t kAhead = 2 << 20;
-  if (off > 0 && open.next_read.load(std::memory_order_relaxed) == off && off + *n < open.file.size())
-    lower::will_need(open.file.fd(), page_off(block_of(off + *n)), kAhead);
-  open.next_read.store(off + *n, std::memory_order_relaxed);
+  (void)noted(node, Result<void>(n.error()));
   return n;
 }
 

@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -37,14 +39,18 @@ Result<void> make_directory(const std::string& path) {
   return {};
 }
 
-// A socket that refuses is of a daemon that died. Without waiting: one that hangs keeps its socket, and us not. Names that begin with a
-// dot are of daemons that do not listen yet.
+// A socket that refuses is of a daemon that died. Without waiting: one that hangs keeps its socket, and us not. A name of a dot and a process
+// id is of a daemon that does not listen yet.
 void sweep(const std::string& directory) {
   DIR* d = ::opendir(directory.c_str());
   if (!d) return;
   while (const dirent* e = ::readdir(d)) {
-    if (e->d_name[0] == '.') continue;
     const std::string path = directory + "/" + e->d_name;
+    if (e->d_name[0] == '.') {
+      const pid_t pid = static_cast<pid_t>(std::strtol(e->d_name + 1, nullptr, 10));
+      if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) ::unlink(path.c_str());
+      continue;
+    }
     sockaddr_un address;
     const UniqueFd fd = seqpacket(SOCK_NONBLOCK);
     if (!fd || !fill_address(address, path)) continue;

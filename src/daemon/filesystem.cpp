@@ -325,6 +325,8 @@ Result<std::string> Filesystem::read_link(const NodePtr& node) {
   if (!text) return text;
   if (!is_target_file(*text)) return noted(node, open_target(config_.keys, *text));
   const auto content = read_target_file(*text);
+  // Removed since: then its target went with it, and nothing is damaged.
+  if (!content && !nodes_.where(*node)) return errno_code(ENOENT);
   if (!content) return noted(node, Result<std::string>(content.error()));
   return noted(node, open_target(config_.keys, *content));
 }

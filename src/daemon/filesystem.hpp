@@ -73,6 +73,7 @@ class Filesystem {
     bool read_only = false;
     bool noatime = false;
     bool acl = false;
+    bool changes_beneath = false;  // read-only, and a writer may be beside us: nothing that is learned of a file is kept
     std::size_t max_dirs = 64;
     std::size_t max_files = 128;
     std::size_t max_pinned = 128;  // removed files that programs still have open

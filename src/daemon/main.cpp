@@ -134,6 +134,8 @@ int run(int argc, char** argv) {
   ::prctl(PR_SET_DUMPABLE, 0);
   if (!ecfs::crypto_init()) return report(config, Failure{Exit::failure, "cannot start", "the cryptographic libraries lack a cipher", {}});
   if (const auto failure = take_options(options, config)) return report(config, failure);
+  auto bystander = ecfs::daemon::Bystander::start();
+  if (!bystander) return report(config, Failure{Exit::failure, "cannot start", bystander.error().message(), {}});
   auto keys = ecfs::read_keys(key_fd);
   ::close(key_fd);
   if (!keys) return report(config, Failure{Exit::failure, "cannot read the keys", keys.error().message(), {}});
@@ -148,7 +150,7 @@ int run(int argc, char** argv) {
   if (!config.foreground) go_to_background(config);
   // The working directory of whoever mounts must not be kept busy.
   if (::chdir("/") != 0) return report(config, Failure{Exit::failure, "cannot leave the current directory", std::strerror(errno), {}});
-  return report(config, ecfs::daemon::run_session(std::move(config), std::move(*keys)));
+  return report(config, ecfs::daemon::run_session(config, std::move(*keys), *bystander));
 }
 
 }  // namespace

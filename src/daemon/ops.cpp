@@ -77,8 +77,8 @@ void on_init(void* userdata, fuse_conn_info* conn) {
   // All that we want and nothing that libfuse wants by itself: atomic O_TRUNC would go past the SETATTR that no-open needs, v1
   // killpriv would exclude v2, and splice is of no use to who must touch the bytes.
   unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_DONT_MASK |
-                  FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_CACHE_SYMLINKS |
-                  FUSE_CAP_EXPLICIT_INVAL_DATA;
+                  FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT;
+  want |= c.changes_beneath ? FUSE_CAP_AUTO_INVAL_DATA : FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA;
   if (c.acl) want |= FUSE_CAP_POSIX_ACL;
   conn->want = conn->capable & want;
   conn->max_readahead = 1 << 20;
@@ -184,15 +184,17 @@ void on_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t off, off_t len,
 
 void on_lseek(fuse_req_t req, fuse_ino_t id, off_t off, int whence, fuse_file_info*) {
   const NodePtr file = node(req, id);
-  const auto answer = [=] {
+  const auto answer = [=](std::error_code unsure) {
+    // EINVAL, "no such whence here": programs then copy all of the file instead of what they take for its data.
+    if (unsure) return fail(req, errno_code(EINVAL));
     const auto at = fs(req).seek(file, static_cast<std::uint64_t>(off), whence);
     if (!at) return fail(req, at.error());
     fuse_reply_lseek(req, static_cast<off_t>(*at));
   };
   if (context(req).write_back && file->type == S_IFREG)
-    context(req).write_back->then(file, id, answer);
+    context(req).write_back->then(file, answer);
   else
-    answer();
+    answer({});
 }
 
 void on_fsync(fuse_req_t req, fuse_ino_t id, int data_only, fuse_file_info*) {

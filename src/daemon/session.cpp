@@ -2,6 +2,7 @@
 #include "daemon/session.hpp"
 
 #include <fcntl.h>
+#include <libmount/libmount.h>
 #include <poll.h>
 #include <sched.h>
 #include <spawn.h>
@@ -25,6 +26,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "daemon/bystander.hpp"
 #include "daemon/control.hpp"
 #include "daemon/messages.hpp"
 #include "daemon/ops.hpp"
@@ -105,8 +107,18 @@ ssize_t on_raw_writev(int fd, struct iovec* iov, int count, void* userdata) {
   return static_cast<Running*>(userdata)->messages.writev(fd, iov, count);
 }
 
+// Where the mount with that device number is now; empty where it is nowhere to be seen, or something else is mounted on top of it.
+std::string mount_path(dev_t device, Bystander& bystander) {
+  const std::unique_ptr<libmnt_table, decltype(&mnt_unref_table)> table(mnt_new_table_from_file("/proc/self/mountinfo"), &mnt_unref_table);
+  libmnt_fs* entry = table ? mnt_table_find_devno(table.get(), device, MNT_ITER_BACKWARD) : nullptr;
+  const char* target = entry ? mnt_fs_get_target(entry) : nullptr;
+  if (!target) return {};
+  const auto there = bystander.device_of(target);
+  return there && *there == device ? target : "";
+}
+
 bool unmount(const std::string& mount, bool lazy) {
-  if (::geteuid() == 0) return ::umount2(mount.c_str(), lazy ? MNT_DETACH : 0) == 0;
+  if (::geteuid() == 0) return ::umount2(mount.c_str(), (lazy ? MNT_DETACH : 0) | UMOUNT_NOFOLLOW) == 0;
   std::vector<const char*> argv{"fusermount3", "-u", "-q"};
   if (lazy) argv.push_back("-z");
   argv.push_back("--");
@@ -137,8 +149,8 @@ void raise_readahead(dev_t device) {
 // Beside the workers: waits until the mount answers and says so, then serves signals and the control socket.
 class Attendant {
  public:
-  Attendant(const SessionConfig& config, const StatusContext& status, fuse_session* session)
-      : config_(config), status_(status), session_(session), main_(::pthread_self()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+  Attendant(const SessionConfig& config, const StatusContext& status, fuse_session* session, Bystander& bystander)
+      : config_(config), status_(status), session_(session), bystander_(bystander), main_(::pthread_self()), stop_(::eventfd(0, EFD_CLOEXEC)) {
     sigset_t set;
     sigemptyset(&set);
     for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, s);
@@ -157,11 +169,11 @@ class Attendant {
     // A umask of this thread's own, for a log that is reopened.
     ::unshare(CLONE_FS);
     ::umask(077);
-    struct stat st {};
-    const bool answered = ::stat(config_.mount.c_str(), &st) == 0;
-    Result<ControlServer> control = answered ? ControlServer::bind(st.st_dev) : Result<ControlServer>(last_errno());
-    if (answered) {
-      raise_readahead(st.st_dev);
+    const auto device = bystander_.device_of(config_.mount);
+    Result<ControlServer> control = device ? ControlServer::bind(*device) : Result<ControlServer>(device.error());
+    if (device) {
+      device_ = *device;
+      raise_readahead(device_);
       if (!control) spdlog::error("no control socket: {}; ecfs status and ecfs name will not work", control.error().message());
       say_ready();
     }
@@ -206,11 +218,17 @@ class Attendant {
       ::pthread_kill(main_, SIGUSR1);
       return;
     }
+    const std::string mount = mount_path(device_, bystander_);
+    if (mount.empty()) {
+      spdlog::error("cannot unmount '{}': it is covered by another mount, or moved out of sight", config_.mount);
+      ending_ = false;
+      return;
+    }
     // The kernel writes its dirty pages back before it lets go; the workers serve that.
-    if (unmount(config_.mount, false)) return;
-    spdlog::warn("'{}' is in use: detached; it ends when its last user does", config_.mount);
-    if (!unmount(config_.mount, true)) {
-      spdlog::error("cannot unmount '{}': {}", config_.mount, std::strerror(errno));
+    if (unmount(mount, false)) return;
+    spdlog::warn("'{}' is in use: detached; it ends when its last user does", mount);
+    if (!unmount(mount, true)) {
+      spdlog::error("cannot unmount '{}': {}", mount, std::strerror(errno));
       ending_ = false;
     }
   }
@@ -218,10 +236,12 @@ class Attendant {
   const SessionConfig& config_;
   const StatusContext& status_;
   fuse_session* session_;
+  Bystander& bystander_;
   pthread_t main_;
   UniqueFd stop_, signals_;
   std::thread thread_;
   std::atomic<bool> ready_{false};
+  dev_t device_ = 0;
   bool ending_ = false;
 };
 
@@ -302,7 +322,7 @@ std::string status_line(const std::optional<Failure>& failure, const std::string
   return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster> masters) {
+std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster> masters, Bystander& bystander) {
   try {
     open_log(config);
   } catch (const spdlog::spdlog_ex& e) {
@@ -330,6 +350,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   fc.max_dirs = budget.dirs;
   fc.max_files = budget.files;
   fc.max_pinned = budget.pinned;
+  fc.changes_beneath = opened.beside_writer;
   fc.log = [](const std::string& what, const std::string& path) { spdlog::error("{}: lower path '{}'", what, path); };
   SessionMarker spare = fc.marker;
   auto made = Filesystem::create(std::move(fc));
@@ -344,7 +365,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   };
 
   const double timeout = opened.beside_writer ? kSecond : kDay;
-  Running running{{fs, timeout, config.noxattr, config.acl}, {fs, timeout}};
+  Running running{{fs, timeout, config.noxattr, config.acl, opened.beside_writer}, {fs, timeout}};
   const StatusContext status{fs, running.messages, config.lower, config.mount, opened.beside_writer ? "read-only beside a writer" : "exclusive"};
 
   const std::string fsname = config.fsname.empty() ? config.lower : config.fsname;
@@ -377,9 +398,9 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
 
   std::optional<Failure> failure;
   {
-    WriteBack write_back(fs, config.mount, session);
+    WriteBack write_back(fs, config.mount, bystander);
     running.context.write_back = &write_back;
-    Attendant attendant(config, status, session);
+    Attendant attendant(config, status, session, bystander);
     fuse_loop_config* loop = fuse_loop_cfg_create();
     const unsigned threads = std::max(4u, std::thread::hardware_concurrency());
     fuse_loop_cfg_set_clone_fd(loop, 1);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/bystander.hpp"
 #include "ecfs/exit_code.hpp"
 #include "ecfs/volume.hpp"
 
@@ -37,6 +38,6 @@ struct Failure {
 std::string status_line(const std::optional<Failure>& failure, const std::string& note = {});
 
 // Mounts and serves until unmounted. Returns what went wrong, if anything did before the mount answered or while it served.
-std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster> masters);
+std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster> masters, Bystander& bystander);
 
 }  // namespace ecfs::daemon

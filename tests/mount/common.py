@@ -10,6 +10,7 @@ ECFS_BUILD is the build directory, ECFS_SRC the source's. Arguments choose cases
 Exit 0: passed, 1: failed, 77: every case was skipped, each with its reason.
 """
 import contextlib
+import ctypes
 import errno
 import fcntl
 import json
@@ -438,15 +439,31 @@ class Env:
 
 # ---- running ----------------------------------------------------------------------------------------------------------------
 
+MNT_FORCE, MNT_DETACH = 1, 2
+
+
+def umount(target, flags, timeout=10):
+    """True when it is unmounted. In a process of its own: with a hanging daemon it hangs. No program umount(8), which would look at
+    what is mounted first, and hang there."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if ctypes.CDLL(None).umount2(os.fsencode(target), flags) == 0 else 1)
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            if status == 0 or os.geteuid() == 0:
+                return status == 0
+            return subprocess.run(['fusermount3', '-u', *(['-z'] if flags & MNT_DETACH else []), target], timeout=60,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    return False
+
+
 def clean_up(top, keep=False):
     """By what is there, not by what was meant to be."""
     complaints = []
-
-    def attempt(f, *args):
-        try:
-            return f(*args)
-        except Exception as e:
-            complaints.append('%s: %s' % (getattr(f, '__name__', f), e))
 
     prefix = top + '/'
 
@@ -457,10 +474,11 @@ def clean_up(top, keep=False):
     with contextlib.suppress(OSError):
         with open(os.path.join(top, 'users')) as f:
             users = f.read().split()
-    # A daemon that still serves is asked first, so that it ends as it should; what then still runs is killed.
+    # A daemon that still serves is asked first, so that it ends as it should. Then by force, which aborts the connection: even the
+    # killing of a daemon does not, where one of its own threads waits for it.
     for target, kind, _ in reversed(ours()):
         if kind.startswith('fuse'):
-            subprocess.run(['umount', '-l', target], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+            umount(target, 0) or umount(target, MNT_FORCE) or umount(target, MNT_DETACH)
     end = time.monotonic() + 5
     while processes_naming(prefix) and time.monotonic() < end:
         time.sleep(0.02)
@@ -472,8 +490,7 @@ def clean_up(top, keep=False):
         if not left:
             break
         for target, _, _ in reversed(left):
-            subprocess.run(['umount', *(['-l'] if attempt_number > 20 else []), target],
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+            umount(target, MNT_DETACH if attempt_number > 20 else 0)
         if ours():
             time.sleep(0.1)
     if ours():

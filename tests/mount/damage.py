@@ -183,9 +183,10 @@ def cut(env):
     equal('a lower file of zero length is empty', (os.stat(m / '0').st_size, get(m / '0')), (0, b''))
     for n in ('in the header', 'in block 0'):
         gives(n, 'EIO', get, m / n)
-    # Whole blocks from the front are authentic: a file may always be an older, shorter self. No byte is made up. What is behind the
-    # last page is taken for a hint, which stands until the file is opened.
-    for n in ('page 1', 'in page 2', 'page 3'):
+    # A hint that the last block contradicts was told to the kernel, which keeps to it: nothing is hidden or made up.
+    gives('in page 2', 'EIO', get, m / 'in page 2')
+    # Whole blocks from the front are authentic: a file may always be an older, shorter self. No byte is made up.
+    for n in ('page 1', 'page 3'):
         got = get(m / n)
         true('%s: the front of what was there, got %d bytes' % (n, len(got)), content.startswith(got))
     for n in ('no hint', 'longer hint', 'a page more'):

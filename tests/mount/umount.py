@@ -23,19 +23,22 @@ def get(path):
         return f.read()
 
 
+def sockets():
+    d = '/run/ecfs' if os.geteuid() == 0 else '/run/user/%d/ecfs' % os.geteuid()
+    with contextlib.suppress(FileNotFoundError):
+        return {os.path.join(d, x) for x in os.listdir(d)}
+    return set()
+
+
+EARLIER = sockets()  # what other, killed, daemons have left there
+
+
 def ended(m, pid):
     wait_until('unmounted', lambda: not common.mounted(m.path))
     wait_until('the daemon is gone', lambda: not common.alive(pid))
     gives('the session marker is gone', 'ENOENT', os.stat, m.lower + '/ecfs.session')
-    equal('nothing of ours is left in /run', [x for x in sockets() if not listened(x)], [])
+    equal('no dead socket is left in /run', sorted(x for x in sockets() - EARLIER if not listened(x)), [])
     m.pid = None
-
-
-def sockets():
-    d = '/run/ecfs' if os.geteuid() == 0 else '/run/user/%d/ecfs' % os.geteuid()
-    with contextlib.suppress(FileNotFoundError):
-        return [os.path.join(d, x) for x in os.listdir(d)]
-    return []
 
 
 def listened(path):
@@ -361,7 +364,7 @@ def killed_at_every_step(env):
             # Either something was killed and all ended, or the call never came and the mount stands.
             if p.poll() is not None:
                 return True
-            return common.mounted(m.path) and run([ECFS, 'status', m.path], ok=None).returncode == 0
+            return common.mounted(m.path) and run([ECFS, 'status', m.path], ok=None, timeout=30).returncode == 0
         wait_until(label + ': comes to an end', over)
         with open(trace, errors='replace') as f:
             reached += 'killed by SIGKILL' in f.read()

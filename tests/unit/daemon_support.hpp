@@ -86,6 +86,10 @@ class TestVolume {
   explicit TestVolume(VolumeOptions options = {}) : options_(options), fds_(open_fds()) { open(); }
   TestVolume(const TestVolume&) = delete;
   TestVolume& operator=(const TestVolume&) = delete;
+  ~TestVolume() {
+    fs_.reset();
+    widen(dir_.path());
+  }
 
   Result<std::unique_ptr<Filesystem>> try_open(daemon::SessionMarker marker = {}) {
     auto root = lower::open_path(dir_.path(), O_RDONLY | O_DIRECTORY);
@@ -264,6 +268,14 @@ class TestVolume {
   }
 
  private:
+  // So that an ordinary user can remove directories that the tests made unreadable.
+  static void widen(const std::string& path) {
+    std::error_code ignored;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all, std::filesystem::perm_options::add, ignored);
+    for (const auto& e : std::filesystem::directory_iterator(path, ignored))
+      if (e.is_directory(ignored) && !e.is_symlink(ignored)) widen(e.path().string());
+  }
+
   TempDir dir_;
   VolumeOptions options_;
   std::size_t fds_;

@@ -80,7 +80,7 @@ struct Options {
 // The daemon's end of the socket pair with a session on it, and the kernel's.
 class Wire {
  public:
-  explicit Wire(Filesystem& fs, Options o = {}) : userdata_{{fs, o.timeout, o.noxattr, o.acl, nullptr}, {fs, o.timeout}, -1} {
+  explicit Wire(Filesystem& fs, Options o = {}) : userdata_{{fs, o.timeout, o.noxattr, o.acl}, {fs, o.timeout}, -1} {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
     kernel_ = UniqueFd(ends[0]);

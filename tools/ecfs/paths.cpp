@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+#include <memory>
+
 #include <boost/filesystem.hpp>
 
 namespace ecfs {
@@ -27,10 +30,10 @@ std::string absolute_path(const std::string& path) {
 
 Result<std::string> real_path(const std::string& path) {
   if (path.empty()) return errno_code(ENOENT);
-  boost::system::error_code ec;
-  const fs::path real = fs::canonical(fs::path(absolute_path(path)), ec);
-  if (ec) return errno_code(ec.value());
-  return real.native();
+  // Not boost's canonical: it asks for the current directory even for an absolute path, and that may be deleted.
+  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(absolute_path(path).c_str(), nullptr), &std::free);
+  if (!real) return last_errno();
+  return std::string(real.get());
 }
 
 Result<std::string> real_parent(const std::string& path) {
