@@ -10,7 +10,7 @@ from common import need_program, run, true
 def verified(env, name, *args, size='48m', bs='512-256k'):
     need_program('fio')
     m = env.mount()
-    base = ['fio', '--directory=' + m.path, '--size=' + size, '--verify=crc32c', '--verify_fatal=1',
+    base = ['fio', '--aux-path=' + env.top, '--directory=' + m.path, '--size=' + size, '--verify=crc32c', '--verify_fatal=1',
             '--verify_dump=0', '--randrepeat=0', '--allrandrepeat=0', '--group_reporting', '--bsrange=' + bs,
             '--randseed=%d' % (int(os.environ.get('ECFS_SEED', '0')) or 4711), *args]
     out = run([*base, '--name=' + name, '--rw=randrw', '--rwmixread=30', '--do_verify=1']).stdout
@@ -49,7 +49,7 @@ def both_at_once(env):
     """Two jobs on one file's halves, one direct and one cached."""
     need_program('fio')
     m = env.mount()
-    run(['fio', '--filename=' + m / 'shared', '--size=16m', '--verify=crc32c', '--verify_fatal=1', '--bs=4k', '--randrepeat=0',
+    run(['fio', '--aux-path=' + env.top, '--filename=' + m / 'shared', '--size=16m', '--verify=crc32c', '--verify_fatal=1', '--bs=4k', '--randrepeat=0',
          '--name=cached', '--rw=randwrite', '--ioengine=psync', '--offset=0',
          '--name=direct', '--rw=randwrite', '--ioengine=libaio', '--iodepth=8', '--direct=1', '--offset=16m'])
 

@@ -11,7 +11,8 @@ from common import equal, need_program, run, true
 def git(where, *args, **kw):
     e = dict(os.environ, GIT_CONFIG_GLOBAL='/dev/null', GIT_CONFIG_SYSTEM='/dev/null', GIT_AUTHOR_NAME='t', GIT_AUTHOR_EMAIL='t@t',
              GIT_COMMITTER_NAME='t', GIT_COMMITTER_EMAIL='t@t', LC_ALL='C')
-    return run(['git', *args], cwd=where, env=e, **kw)
+    # Nothing in the background that would hold the mount.
+    return run(['git', '-c', 'gc.auto=0', '-c', 'maintenance.auto=false', *args], cwd=where, env=e, **kw)
 
 
 def origin(env, files):
