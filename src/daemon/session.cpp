@@ -176,6 +176,10 @@ class Attendant {
       raise_readahead(device_);
       if (!control) spdlog::error("no control socket: {}; ecfs status and ecfs name will not work", control.error().message());
       say_ready();
+    } else {
+      // No answer, or nobody left to ask: a mount that may not work is worse than none.
+      fuse_session_exit(session_);
+      ::pthread_kill(main_, SIGUSR1);
     }
     for (;;) {
       pollfd waits[] = {{stop_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {control ? control->fd() : -1, POLLIN, 0}};
