@@ -667,7 +667,8 @@ def disk_full(env):
             os.unlink(m / name)
         elif len(name) == 255:
             os.rmdir(m / name)
-    put(m / 'again', data_of(1 << 20))
+    # The space of a removed file comes back when the kernel has forgotten it, which may be a moment later.
+    common.wait_until('there is room again', lambda: outcome(put, m / 'again', data_of(1 << 20)) == 'OK')
     m.remount()
     same_bytes('written after making room', get(m / 'again'), data_of(1 << 20))
     for i in range(5):
