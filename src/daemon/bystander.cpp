@@ -2,14 +2,17 @@
 #include "daemon/bystander.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace ecfs::daemon {
 
@@ -44,13 +47,17 @@ int write_back_now(const std::string& mount, const std::string& path, std::uint6
 
 }  // namespace
 
-Result<Bystander> Bystander::start() {
+Result<Bystander> Bystander::start(std::span<char> command_line) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return last_errno();
   UniqueFd ours(ends[0]), theirs(ends[1]);
   const pid_t pid = ::fork();
   if (pid < 0) return last_errno();
   if (pid > 0) return Bystander(std::move(ours));
+  constexpr std::string_view kName = "ecfs-bystander";
+  ::prctl(PR_SET_NAME, kName.data());
+  std::fill(command_line.begin(), command_line.end(), '\0');
+  std::copy_n(kName.begin(), std::min(kName.size(), command_line.empty() ? 0 : command_line.size() - 1), command_line.begin());
   // Nothing inherited stays open: not the terminal's pipes either, which somebody may be waiting for.
   ::setsid();
   for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(s, SIG_IGN);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "ecfs/error.hpp"
@@ -17,8 +18,9 @@ namespace ecfs::daemon {
 
 class Bystander {
  public:
-  // Forks. Call before any thread, key or /dev/fuse.
-  static Result<Bystander> start();
+  // Forks. Call before any thread, key or /dev/fuse. `command_line`: where main's arguments are, which in the new process say what it is, so
+  // that nobody takes it for the daemon.
+  static Result<Bystander> start(std::span<char> command_line);
   Bystander(Bystander&& o) noexcept : socket_(std::move(o.socket_)) {}
 
   // The device number of what is at `path` (lstat).

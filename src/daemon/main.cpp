@@ -134,7 +134,8 @@ int run(int argc, char** argv) {
   ::prctl(PR_SET_DUMPABLE, 0);
   if (!ecfs::crypto_init()) return report(config, Failure{Exit::failure, "cannot start", "the cryptographic libraries lack a cipher", {}});
   if (const auto failure = take_options(options, config)) return report(config, failure);
-  auto bystander = ecfs::daemon::Bystander::start();
+  char* const last = argv[argc - 1];
+  auto bystander = ecfs::daemon::Bystander::start({argv[0], static_cast<std::size_t>(last + std::strlen(last) + 1 - argv[0])});
   if (!bystander) return report(config, Failure{Exit::failure, "cannot start", bystander.error().message(), {}});
   auto keys = ecfs::read_keys(key_fd);
   ::close(key_fd);

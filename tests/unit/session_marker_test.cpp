@@ -228,7 +228,11 @@ TEST_SUITE("filesystem") {
       {
         const Ref file = v.walk("file");
         CHECK(file->attr.st_size == (cut ? 5000 : 5100));
-        CHECK(v.read(file) == std::string(5000, 'x'));
+        // Outside a cut the hint was told to the kernel, which would make zeros up behind the true end.
+        if (cut)
+          CHECK(v.read(file) == std::string(5000, 'x'));
+        else
+          CHECK(v.try_read(file->node).error() == Errc::damaged_block);
         CHECK(v.stat(file).st_size == 5000);  // it was opened since
         const Ref empty = v.walk("empty page");
         if (cut) {
