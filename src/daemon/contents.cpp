@@ -132,11 +132,17 @@ Result<std::size_t> Filesystem::read(const NodePtr& node, std::uint64_t off, std
   return n;
 }
 
-Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid) {
+Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid, bool cached) {
   const auto file = writable_file(node);
   if (!file) return file.error();
   const std::unique_lock lock((*file)->mutex);
+  const auto before = cached ? lower::stat_fd((*file)->file.fd()) : Result<struct stat>(errno_code(ENODATA));
   if (const auto r = noted(node, (*file)->file.write(off, in)); !r) return r;
+  if (before) {
+    // Else the time of the writing back would come out once the kernel has forgotten the inode. What cannot be set is only a time.
+    const timespec times[2] = {{0, UTIME_OMIT}, before->st_mtim};
+    (void)lower::utimens_fd((*file)->file.fd(), times);
+  }
   return kill_suidgid ? kill_set_ids(**file) : Result<void>();
 }
 

@@ -115,8 +115,9 @@ class Filesystem {
   Result<struct statvfs> stat_volume();
 
   Result<std::size_t> read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out);
-  // kill_suidgid: the caller may not keep the file's set-id bits.
-  Result<void> write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid);
+  // kill_suidgid: the caller may not keep the file's set-id bits. cached: written back from the kernel's cache, whose own mtime, which it
+  // sends apart, is the true one.
+  Result<void> write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid, bool cached = false);
   Result<void> allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid);
   Result<std::uint64_t> seek(const NodePtr& node, std::uint64_t off, int whence);
   Result<void> sync(const NodePtr& node, bool data_only);

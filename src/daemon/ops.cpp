@@ -170,9 +170,9 @@ void on_read(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, fuse_fi
   fuse_reply_buf(req, reinterpret_cast<const char*>(buffer.data()), *n);
 }
 
-void on_write(fuse_req_t req, fuse_ino_t id, const char* data, std::size_t size, off_t off, fuse_file_info*) {
+void on_write(fuse_req_t req, fuse_ino_t id, const char* data, std::size_t size, off_t off, fuse_file_info* fi) {
   const auto r = fs(req).write(node(req, id), static_cast<std::uint64_t>(off), {reinterpret_cast<const std::uint8_t*>(data), size},
-                               Messages::kill_suidgid());
+                               Messages::kill_suidgid(), fi->writepage);
   if (!r) return fail(req, r.error());
   fuse_reply_write(req, size);
 }
