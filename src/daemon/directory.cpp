@@ -64,6 +64,7 @@ Filesystem::DirPtr Filesystem::make_open_dir(UniqueFd fd, bool root) {
 
 // The cached descriptor, or the way down to it from the nearest ancestor that is open.
 Result<Filesystem::DirPtr> Filesystem::open_dir(const NodePtr& node, bool names_held) {
+  if (node->type != S_IFDIR) return errno_code(ENOTDIR);
   // What was moved while it was looked for is looked for once more, with no rename between its lower call and its nodes' change.
   std::shared_lock names(names_mutex_, std::defer_lock);
   for (int attempt = 0; attempt < 2; ++attempt) {
