@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """ecfs key passwd."""
 
-import json
 import contextlib
+import json
 import os
 import subprocess
 import time
