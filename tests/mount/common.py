@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import pickle
+import random
 import re
 import shutil
 import signal
@@ -334,6 +335,28 @@ class Mount:
             return int(re.search(r'VmRSS:\s+(\d+) kB', f.read()).group(1)) * 1024
 
 
+def processes_of(uid):
+    """Pids of the processes that run as `uid`."""
+    out = []
+    for p in filter(str.isdigit, os.listdir('/proc')):
+        with contextlib.suppress(OSError):
+            if os.stat('/proc/' + p).st_uid == uid:
+                out.append(int(p))
+    return out
+
+
+def unused_uid():
+    """From the part of the range that systemd leaves free (UIDS-GIDS): above the containers', below 2^31."""
+    import pwd
+    while True:
+        uid = random.SystemRandom().randrange(1_900_000_000, 2_100_000_000)
+        try:
+            pwd.getpwuid(uid)
+        except KeyError:
+            if not processes_of(uid):
+                return uid
+
+
 class Env:
     def __init__(self, top, name):
         self.top = os.path.join(top, name)
@@ -358,7 +381,8 @@ class Env:
             f.seek(0)
             name = 'ecfst%d%s' % (os.getpid(), 'abcdefghijkl'[len(f.read().split())])
             f.write(name + '\n')
-        run(['useradd', '-M', '-N', '-d', '/nonexistent', '-s', '/bin/sh', '-K', 'MAIL_DIR=/nonexistent', name])
+        # A number that nobody has, here or in a container beside us: cleaning up kills by it. -l: lastlog would grow to it.
+        run(['useradd', '-M', '-N', '-l', '-u', str(unused_uid()), '-d', '/nonexistent', '-s', '/bin/sh', '-K', 'MAIL_DIR=/nonexistent', name])
         if os.stat('/dev/fuse').st_mode & 0o006 != 0o006:
             os.chmod('/dev/fuse', 0o666)  # as udev does it; not undone, other scripts may be running
         return User(name)
@@ -508,10 +532,9 @@ def clean_up(top, keep=False):
             uid = pwd.getpwnam(name).pw_uid
         except KeyError:
             continue
-        for p in filter(str.isdigit, os.listdir('/proc')):
-            with contextlib.suppress(OSError):
-                if os.stat('/proc/' + p).st_uid == uid:
-                    os.kill(int(p), signal.SIGKILL)
+        for pid in processes_of(uid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for _ in range(50):
             if subprocess.run(['userdel', name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
                 break
