@@ -509,7 +509,8 @@ def clean_up(top, keep=False):
         time.sleep(0.02)
     for pid in processes_naming(prefix):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            # With those of its group: the threads of user-mode-linux are processes that name nothing.
+            (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, signal.SIGKILL)
     for attempt_number in range(50):
         left = ours()
         if not left:
