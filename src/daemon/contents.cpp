@@ -137,7 +137,14 @@ Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span
   if (!file) return file.error();
   const std::unique_lock lock((*file)->mutex);
   const auto before = cached ? lower::stat_fd((*file)->file.fd()) : Result<struct stat>(errno_code(ENODATA));
-  if (const auto r = noted(node, (*file)->file.write(off, in)); !r) return r;
+  if (const auto r = noted(node, (*file)->file.write(off, in)); !r) {
+    // write(2) returned long ago. Whoever writes to the file next is told (ops), and so are fsync and close.
+    if (cached) {
+      node->unwritten = is_errno(r.error(), r.error().value()) ? r.error().value() : EIO;
+      note(damage_.unwritten, "what a program wrote could not be stored, and is lost", node);
+    }
+    return r;
+  }
   if (before) {
     // Else the time of the writing back would come out once the kernel has forgotten the inode. What cannot be set is only a time.
     const timespec times[2] = {{0, UTIME_OMIT}, before->st_mtim};

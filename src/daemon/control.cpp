@@ -115,7 +115,8 @@ std::string status_json(const StatusContext& c) {
         {"headers", d.headers.load()},
         {"directories", d.directories.load()},
         {"names", d.names.load()},
-        {"foreign", d.foreign.load()}}}};
+        {"foreign", d.foreign.load()},
+        {"unwritten", d.unwritten.load()}}}};
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

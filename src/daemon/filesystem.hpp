@@ -59,6 +59,7 @@ struct Listed {
 
 struct DamageCounts {
   std::atomic<std::uint64_t> blocks{0}, headers{0}, directories{0}, names{0}, foreign{0};
+  std::atomic<std::uint64_t> unwritten{0};  // requests of the kernel's cache that could not be stored: what they held is lost
 };
 
 // What the outside is told about; the messages go to the log. Plaintext names never go through it: `lower_path` is a lower path.

@@ -7,8 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -77,6 +79,13 @@ AsCaller::~AsCaller() {
   ::syscall(SYS_setfsuid, 0);
   ::syscall(SYS_setfsgid, 0);
   set_thread_groups(own_groups());
+}
+
+bool only_reads(pid_t thread) {
+  static constexpr long kReading[] = {SYS_read, SYS_pread64, SYS_readv, SYS_preadv, SYS_preadv2, SYS_lseek};
+  std::ifstream file("/proc/" + std::to_string(thread) + "/syscall");
+  long number = -1;
+  return file >> number && std::find(std::begin(kReading), std::end(kReading), number) != std::end(kReading);
 }
 
 }  // namespace ecfs::daemon

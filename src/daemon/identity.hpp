@@ -31,4 +31,7 @@ class AsCaller {
   bool switched_ = false;
 };
 
+// Is that thread in a system call that only reads (read(2), lseek(2) and their kind)? False where it cannot be known. proc_pid_syscall(5).
+bool only_reads(pid_t thread);
+
 }  // namespace ecfs::daemon

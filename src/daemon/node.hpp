@@ -70,6 +70,7 @@ class Node : public std::enable_shared_from_this<Node> {
   const mode_t type;
   std::atomic<bool> no_capability{false};  // made by us: no security.capability since
   std::atomic<bool> size_known{false};     // the hint was checked after a session that was cut
+  std::atomic<int> unwritten{0};           // errno of what the kernel's cache gave us in vain, until a writer was told
 
  private:
   friend class NodeTable;

@@ -109,7 +109,24 @@ void on_forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forget
   fuse_reply_none(req);
 }
 
-void on_getattr(fuse_req_t req, fuse_ino_t id, fuse_file_info*) { reply(req, fs(req).attributes(node(req, id))); }
+// The kernel's write-back cache takes what write(2) gives it, and finds out later that there is no room. Only close and fsync would say so, and a
+// program that never closes, or does not look, would go on writing into nothing. But before it takes a write it asks for the file's size, with the
+// program's handle, if it does not know it: so the size is made unknown (on_write), and the answer to that question is the error. Once for each
+// failure: the next write is accepted again, and shows whether there is room by now. A reader may send the same question, and is told the size.
+bool told_of_unwritten(fuse_req_t req, const NodePtr& file, const fuse_file_info* fi) {
+  if (!fi || file->unwritten == 0 || only_reads(fuse_req_ctx(req)->pid)) return false;
+  const int error = file->unwritten.exchange(0);
+  if (error) fuse_reply_err(req, error);
+  return error != 0;
+}
+
+void on_getattr(fuse_req_t req, fuse_ino_t id, fuse_file_info* fi) {
+  const NodePtr file = node(req, id);
+  if (told_of_unwritten(req, file, fi)) return;
+  const auto st = fs(req).attributes(file);
+  if (!st) return fail(req, st.error());
+  fuse_reply_attr(req, &*st, file->unwritten ? 0 : context(req).timeout);
+}
 
 void on_setattr(fuse_req_t req, fuse_ino_t id, struct stat* attr, int to_set, fuse_file_info*) {
   AttrChange c;
@@ -171,9 +188,14 @@ void on_read(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, fuse_fi
 }
 
 void on_write(fuse_req_t req, fuse_ino_t id, const char* data, std::size_t size, off_t off, fuse_file_info* fi) {
-  const auto r = fs(req).write(node(req, id), static_cast<std::uint64_t>(off), {reinterpret_cast<const std::uint8_t*>(data), size},
+  const NodePtr file = node(req, id);
+  const auto r = fs(req).write(file, static_cast<std::uint64_t>(off), {reinterpret_cast<const std::uint8_t*>(data), size},
                                Messages::kill_suidgid(), fi->writepage);
-  if (!r) return fail(req, r.error());
+  if (!r) {
+    // Before the answer, after which the inode may go. ENOENT: the kernel does not have it any more.
+    if (file->unwritten && context(req).session) (void)fuse_lowlevel_notify_inval_inode(context(req).session, id, -1, 0);
+    return fail(req, r.error());
+  }
   fuse_reply_write(req, size);
 }
 

@@ -18,6 +18,7 @@ struct OpsContext {
   bool acl = false;
   bool changes_beneath = false;  // a writer may be beside us: cached contents are good only as long as size and mtime stay
   WriteBack* write_back = nullptr;  // none where there is no kernel on the other side
+  fuse_session* session = nullptr;  // for what the kernel is told unasked
 };
 
 const fuse_lowlevel_ops& ops_table();

@@ -404,6 +404,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   {
     WriteBack write_back(fs, config.mount, bystander);
     running.context.write_back = &write_back;
+    running.context.session = session;
     Attendant attendant(config, status, session, bystander);
     fuse_loop_config* loop = fuse_loop_cfg_create();
     const unsigned threads = std::max(4u, std::thread::hardware_concurrency());

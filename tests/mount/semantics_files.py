@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Contents: open and unlinked files, temporary files, allocation, holes, truncation, appending, direct and mapped I/O, locks, a full disk."""
+"""Contents: open and unlinked files, temporary files, allocation, holes, truncation, appending, direct and mapped I/O, locks."""
 import contextlib
 import errno
 import fcntl
@@ -611,70 +611,6 @@ def directories_of_modes(env):
     equal('after a remount', user.call(lambda: get(m / 'masked/in')), b'in')
 
 
-def disk_full(env):
-    m = env.mount(on=env.filesystem('ext4', 24, mkfs=['-m', '0']))
-    for i in range(5):
-        put(m / ('safe%d' % i), data_of(20000, i))
-    put(m / 'over', data_of(100000, 9))
-    os.sync()
-    # Filled to the last: every write that was accepted and synced is there afterwards.
-    accepted = 0
-    with opened(m / 'big', os.O_WRONLY | os.O_CREAT) as fd:
-        full = None
-        for i in range(2000):
-            try:
-                os.pwrite(fd, data_of(65536, i), i * 65536)
-                os.fsync(fd)
-                accepted = i + 1
-            except OSError as e:
-                full = errno.errorcode[e.errno]
-                break
-        equal('what a full disk says', full, 'ENOSPC')
-    true('a good part was accepted: %d' % accepted, accepted > 100)
-    for name in range(200):  # and small files until nothing goes
-        try:
-            with opened(m / ('small%d' % name), os.O_WRONLY | os.O_CREAT) as fd:
-                os.write(fd, data_of(3000, name))
-                os.fsync(fd)
-        except OSError as e:
-            equal('a small file on a full disk', errno.errorcode[e.errno], 'ENOSPC')
-            break
-    gives('a long name on a full disk', 'ENOSPC', lambda: [os.mkdir(m / (('%03d' % i) + LONG[3:])) for i in range(2000)])
-    run(['mountpoint', '-q', m.path])
-
-    def intact(when):
-        for i in range(5):
-            same_bytes('%s: file that was there, %d' % (when, i), get(m / ('safe%d' % i)), data_of(20000, i))
-        with opened(m / 'big', os.O_RDONLY) as fd:
-            for i in range(accepted):
-                same_bytes('%s: what was accepted, %d' % (when, i), os.pread(fd, 65536, i * 65536), data_of(65536, i))
-    intact('full')
-    # Overwriting needs no more space: it works, or leaves what was.
-    with opened(m / 'over', os.O_RDWR) as fd:
-        new, old = data_of(8000, 77), data_of(100000, 9)
-        try:
-            os.pwrite(fd, new, 50000)
-            os.fsync(fd)
-            want = old[:50000] + new + old[58000:]
-        except OSError as e:
-            equal('overwriting', errno.errorcode[e.errno], 'ENOSPC')
-            want = old
-    m.remount()  # also on a full disk
-    same_bytes('overwritten, or left', get(m / 'over'), want)
-    intact('after a remount')
-    for name in os.listdir(m.path):
-        if name.startswith(('small', 'big')):
-            os.unlink(m / name)
-        elif len(name) == 255:
-            os.rmdir(m / name)
-    # The space of a removed file comes back when the kernel has forgotten it, which may be a moment later.
-    common.wait_until('there is room again', lambda: outcome(put, m / 'again', data_of(1 << 20)) == 'OK')
-    m.remount()
-    same_bytes('written after making room', get(m / 'again'), data_of(1 << 20))
-    for i in range(5):
-        same_bytes('at the end, %d' % i, get(m / ('safe%d' % i)), data_of(20000, i))
-
-
 def other_cipher(env):
     m = env.mount(cipher='chacha20-poly1305')
     equal('cipher', m.status()['cipher'], 'chacha20-poly1305')
@@ -712,4 +648,4 @@ def editors(env):
 
 if __name__ == '__main__':
     common.main([sizes, unlinked, tmpfile, allocation, holes, truncation, truncation_read_only, big_sizes, appending, direct, mapped, locks,
-                 owners_modes, directories_of_modes, disk_full, other_cipher, editors])
+                 owners_modes, directories_of_modes, other_cipher, editors])
