@@ -401,6 +401,22 @@ def test_without_fuse():
         quiet(w)
 
 
+def test_as_mount_fuse_calls_it():
+    """mount -t fuse.ecfs, where mount(8) finds no helper of ours: mount.fuse(8) starts `ecfs LOWER MOUNT -o OPTIONS`."""
+    with World() as w:
+        lower, passfile = w.volume()
+        os.mkdir(w.path("mnt"))
+        check(ecfs(lower, w.path("mnt"), "-o", f"rw,passfile={passfile}"), 0, "", "")
+        assert len(mounts(w.path("mnt"))) == 1
+        ran = fails(ecfs(lower, w.path("mnt"), "-o", f"passfile={passfile}"), 11, "is mounted on")
+        assert "--if-needed" not in ran.err, ran  # which it does not have
+
+
+def test_version():
+    for name in ("ecfs", "ecfs-mount", "ecfs-umount", "mount.ecfs"):
+        check(run([str(BIN / name), "--version"]), 0, check(ecfs("--version"), 0).out, "")
+
+
 if __name__ == "__main__":
     need_fuse()
     main(globals())

@@ -54,6 +54,18 @@ def test_user():
         assert not mounts(w.dir) and eventually(lambda: not w.daemons())
 
 
+def test_user_may_not_let_others_in():
+    """Said before the passphrase is asked for."""
+    if any(line.strip() == "user_allow_other" for line in open("/etc/fuse.conf")):
+        return  # root permits it here
+    with World() as w:
+        h = Home(w)
+        check(h.ecfs("init", *QUICK, "--passfile", h.passfile, ".Private"), 0)
+        for option in ("allow_other", "allow_root"):
+            ran = fails(h.ecfs("mount", "-o", option, "Private"), 14, "an ordinary user may not let others in", "user_allow_other")
+            assert "assphrase" not in ran.err, ran
+
+
 def test_user_busy_and_lazy():
     with World() as w:
         h = Home(w)

@@ -70,6 +70,8 @@ Outcome<void> run(Args args) {
     if (called == c.name) return c.function(called, std::move(args));
   if (args.empty()) return Failure{Exit::usage, "", "no command given", "ecfs --help lists them"};
   const std::string word = args[0];
+  // mount.fuse(8), for "mount -t fuse.ecfs" where no helper of ours is in /sbin: ecfs LOWER MOUNT -o OPTIONS.
+  if (word.find('/') != word.npos) return command_mount_helper("ecfs", std::move(args));
   if (word == "--help" || word == "-h" || word == "help") return put(usage());
   if (word == "--version") return put("ecfs " ECFS_VERSION "\n");
   args.erase(args.begin());
@@ -129,6 +131,7 @@ class Help : public CLI::Formatter {
 CommandLine::CommandLine(const std::string& name, std::string description, std::string words)
     : CLI::App(std::move(description), name) {
   formatter(std::make_shared<Help>(std::move(words)));
+  set_version_flag("--version", "ecfs " ECFS_VERSION, "Print the version");
 }
 
 Outcome<bool> parse_arguments(CLI::App& app, Args args) {
@@ -137,6 +140,9 @@ Outcome<bool> parse_arguments(CLI::App& app, Args args) {
     app.parse(args);
   } catch (const CLI::CallForHelp&) {
     if (auto r = put(app.help()); !r) return r.failure();
+    return false;
+  } catch (const CLI::CallForVersion& version) {
+    if (auto r = put(std::string(version.what()) + "\n"); !r) return r.failure();
     return false;
   } catch (const CLI::Error& e) {
     return Failure{Exit::usage, app.get_name(), e.what(), app.get_name() + " --help"};

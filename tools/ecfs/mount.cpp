@@ -21,7 +21,7 @@ struct Request {
   VolumePlan plan;  // for a volume that is to be made first
   std::string log;
   bool make = false;      // make one without asking
-  bool may_offer = true;  // ask whether to make one, on a terminal
+  bool helper = false;    // for mount(8): never offers to make one
   bool if_needed = false;
   bool foreground = false;
   bool debug = false;
@@ -47,7 +47,7 @@ Outcome<std::vector<EpochMaster>> keys_of(const Request& request, PassphraseSour
     missing = volume.failure();
     if (missing->exit != Exit::no_volume) return *missing;
   }
-  const bool offer = !request.make && request.may_offer && source.on_terminal();
+  const bool offer = !request.make && !request.helper && source.on_terminal();
   if (!request.make && !offer) return *missing;
   // Nothing is offered over what may be an old volume that lost its file.
   if (auto r = check_room_for_volume(request.lower); !r) return r.failure();
@@ -60,14 +60,19 @@ Outcome<std::vector<EpochMaster>> keys_of(const Request& request, PassphraseSour
 // mounted already.
 Outcome<bool> check_before_asking(const Request& request, const std::string& real_lower) {
   auto already = mounted_already(request.mount, request.lower, request.if_needed);
-  if (!already) return already.failure();
+  if (!already) {
+    Failure failure = already.failure();
+    // mount(8)'s helper has no such option.
+    if (failure.exit == Exit::mounted && !request.if_needed && !request.helper) failure.hint = "with --if-needed that is no error";
+    return failure;
+  }
   if (*already) return true;
   struct stat st;
   if (::stat(real_lower.c_str(), &st) == 0)
     if (auto dir = open_lower(real_lower); !dir) return dir.failure();
   if (auto point = examine_mount_point(request.mount, real_lower, request.options.nonempty); !point)
     return point.failure();
-  if (auto r = check_fuse(); !r) return r.failure();
+  if (auto r = check_fuse(request.options.for_others()); !r) return r.failure();
   return false;
 }
 
@@ -193,7 +198,7 @@ Outcome<void> command_mount_helper(const std::string& name, Args args) {
     return Failure{Exit::usage, "-t " + shell_word(type), "not a type of ours", "ecfs or fuse.ecfs"};
   for (const std::string& o : options)
     if (auto r = add_options(request.options, o, sloppy); !r) return r;
-  request.may_offer = false;
+  request.helper = true;
   if (fake) return {};
   return mount_volume(std::move(request));
 }

@@ -47,6 +47,8 @@ std::vector<std::string> split(const std::string& text) {
 
 }  // namespace
 
+bool MountOptions::for_others() const { return among(daemon, "allow_other") || among(daemon, "allow_root"); }
+
 std::string MountOptions::joined() const {
   std::string out;
   for (const std::string& option : daemon) {

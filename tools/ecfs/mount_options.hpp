@@ -15,6 +15,8 @@ struct MountOptions {
   std::string askpass;
   bool nonempty = false;
 
+  // Is anybody but the mounting user to get in?
+  bool for_others() const;
   // The daemon's as one -o argument: commas and backslashes in values escaped as FUSE does.
   std::string joined() const;
 };

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "control_client.hpp"
@@ -43,6 +44,16 @@ Outcome<void> check_empty(const std::string& path) {
   if (!empty)
     return unusable(path, "it is not empty; what is in it would be hidden", "--nonempty mounts all the same");
   return {};
+}
+
+// As fusermount3 reads its configuration: a word on a line of its own.
+bool users_may_allow_others() {
+  std::ifstream conf("/etc/fuse.conf");
+  for (std::string line; std::getline(conf, line);) {
+    const auto first = line.find_first_not_of(" \t"), last = line.find_last_not_of(" \t\r");
+    if (first != line.npos && line.substr(first, last - first + 1) == "user_allow_other") return true;
+  }
+  return false;
 }
 
 // The lower directory of a mount as its daemon says, else as the mount's source.
@@ -112,13 +123,12 @@ Outcome<bool> mounted_already(const std::string& given, const std::string& lower
     // Mounted over its own lower directory, the path of that leads into the mount.
     if (if_needed && (there == real || there == absolute_path(lower))) return true;
     return Failure{Exit::mounted, "mount point " + shell_word(given),
-                   shell_word(there) + " is mounted on " + shell_word(m->target) + " already",
-                   if_needed ? "" : "with --if-needed that is no error"};
+                   shell_word(there) + " is mounted on " + shell_word(m->target) + " already", ""};
   }
   return false;
 }
 
-Outcome<void> check_fuse() {
+Outcome<void> check_fuse(bool for_others) {
   const UniqueFd fd(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
   const int e = fd ? 0 : errno;
   const bool root = ::geteuid() == 0;
@@ -131,6 +141,9 @@ Outcome<void> check_fuse() {
   if (!root && find_program("fusermount3").empty())
     return Failure{Exit::fuse, "fusermount3", "it is not installed, and without it only root can mount",
                    "install the package fuse3"};
+  if (!root && for_others && !users_may_allow_others())
+    return Failure{Exit::fuse, "-o allow_other", "an ordinary user may not let others in",
+                   "root can permit it: a line 'user_allow_other' in /etc/fuse.conf"};
   return {};
 }
 
