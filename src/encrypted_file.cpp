@@ -97,7 +97,12 @@ Result<void> EncryptedFile::settle(std::uint64_t lower_bytes) {
 
   const auto pages = last_nonzero_page(says.pages);
   if (!pages) return pages.error();
-  if (*pages == 0) return become_empty();
+  if (*pages == 0) {
+    // A header with holes alone behind it: a first write, or a growth, that was cut; or a truncation that failed and left no hint. Else there was
+    // a block, and emptying the file would hide that it is lost.
+    if (options_.lost_header_is_empty || !says.hint) return become_empty();
+    return Errc::damaged_block;
+  }
   const std::uint64_t last = *pages - 1;
   size_ = plain_size_of(*pages, payload(last));
   const auto length = load_block(last, tail_.get());

@@ -380,6 +380,41 @@ TEST_SUITE("file model") {
     CHECK(read_all(*file) == counting(3));
   }
 
+  TEST_CASE("a header with holes alone behind it: empty after a cut session or a failed truncation, damage otherwise") {
+    const KeyRing keys = key_ring();
+    for (const std::uint64_t size : {1u, 100u, 3936u, 3937u, 20000u}) {
+      CAPTURE(size);
+      const UniqueFd fd = file_with(counting(size), keys);
+      const Bytes raw = raw_bytes(fd.get());
+      const Bytes header(raw.begin(), raw.begin() + kHeaderSize);
+      REQUIRE(::ftruncate(fd.get(), 0) == 0);
+      poke(fd.get(), 0, header);
+      REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(lower_size(size))) == 0);
+      // The only trace of what was there is left as it is.
+      for (const bool writable : {false, true}) CHECK(open_again(fd.get(), keys, {.writable = writable}).error() == Errc::damaged_block);
+      CHECK(lower_bytes(fd.get()) == lower_size(size));
+      {
+        const auto file = open_again(fd.get(), keys, {.writable = false, .lost_header_is_empty = true});
+        REQUIRE(file);
+        CHECK(file->size() == 0);
+      }
+      CHECK(lower_bytes(fd.get()) == lower_size(size));
+      {
+        const auto file = open_again(fd.get(), keys, {.lost_header_is_empty = true});
+        REQUIRE(file);
+        CHECK(file->size() == 0);
+        CHECK(lower_bytes(fd.get()) == 0);
+      }
+      // As a truncation into a hole leaves it when it fails.
+      poke(fd.get(), 0, header);
+      REQUIRE(::ftruncate(fd.get(), kPage) == 0);
+      const auto file = open_again(fd.get(), keys);
+      REQUIRE(file);
+      CHECK(file->size() == 0);
+      CHECK(lower_bytes(fd.get()) == 0);
+    }
+  }
+
   TEST_CASE("files of two epochs stand side by side; new ones take the newest") {
     KeyRing old = key_ring(), both = key_ring();
     both.add(epoch_keys(2, 0x40));
