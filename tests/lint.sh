@@ -76,7 +76,7 @@ check_tree() {
   local f lines head
   while read -r f; do
     case $f in
-      *.cpp | *.hpp | *.c | *.h | *.py | *.sh | tools/quickstart | tools/check | tools/build-deps | .ci/run)
+      *.cpp | *.hpp | *.c | *.h | *.py | *.sh | tools/quickstart | tools/check | tools/build-deps | tools/ecfs-rescue | .ci/run)
         head=$(head -n 3 "$root/$f" | tr -d '\0')
         [[ $head == *"SPDX-License-Identifier: GPL-3.0-or-later"* ]] || complain 'SPDX line' "$f has none in its first three lines" ;;
     esac
