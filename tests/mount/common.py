@@ -483,6 +483,34 @@ class Env:
         return m
 
 
+# ---- sanitizers -------------------------------------------------------------------------------------------------------------
+
+SANITIZERS = {b'__asan_init': 'ASAN_OPTIONS', b'__ubsan_handle': 'UBSAN_OPTIONS', b'__tsan_init': 'TSAN_OPTIONS'}
+
+
+def catch_reports(top):
+    """A daemon in the background has nobody to tell: what a sanitizer in it finds goes to files, which reports() reads after each case."""
+    with open(ECFSD, 'rb') as f:
+        program = f.read()
+    directory = os.path.join(top, 'reports')
+    os.mkdir(directory)
+    os.chmod(directory, 0o1777)
+    for symbol, variable in SANITIZERS.items():
+        if symbol in program:
+            os.environ[variable] = ':'.join(filter(None, [os.environ.get(variable), 'log_path=' + os.path.join(directory, 'report')]))
+
+
+def reports(top):
+    """What the sanitizers have found since the last time."""
+    directory, text = os.path.join(top, 'reports'), ''
+    for name in sorted(os.listdir(directory)):
+        path = os.path.join(directory, name)
+        with open(path, errors='replace') as f:
+            text += f.read()
+        os.unlink(path)
+    return text
+
+
 # ---- running ----------------------------------------------------------------------------------------------------------------
 
 MNT_FORCE, MNT_DETACH = 1, 2
@@ -600,6 +628,10 @@ def run_cases(top, cases):
             for m in env.all if env else []:
                 if m.log_text():
                     verdict += '\n  log of %s:\n%s' % (m.path, m.log_text()[-1500:])
+        found = reports(top)
+        if found:
+            bad += 0 if verdict.startswith('FAILED') else 1
+            verdict = 'FAILED: a sanitizer has found:\n%s\n%s' % (found[:6000], verdict)
         print('%-32s %5.1f s  %s' % (case.__name__, time.monotonic() - start, verdict), flush=True)
     return 1 if bad else 77 if skipped == len(cases) else 0
 
@@ -623,6 +655,7 @@ def main(cases, limit=600):
         f.write(PASSPHRASE)
     os.chmod(os.path.join(top, 'passfile'), 0o644)
     os.umask(0o022)
+    catch_reports(top)
 
     stopped = []
     for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
