@@ -12,6 +12,7 @@ namespace ecfs::daemon {
 namespace {
 
 constexpr std::string_view kUser = "user.";
+constexpr std::string_view kTrusted = "trusted.";
 constexpr std::string_view kAcl = "system.posix_acl_";
 constexpr std::string_view kCapability = "security.capability";
 constexpr blksize_t kListingRequest = 128 * 1024;
@@ -92,15 +93,70 @@ Result<struct stat> Filesystem::attributes(const NodePtr& node) {
   return plain_attributes(node, *st);
 }
 
-Result<void> Filesystem::kill_set_ids(OpenFile& file) {
+// Which bits go depends on the caller's groups, and the lower kernel knows the rules: it does the same for a chown(2) that changes nobody.
+Result<void> Filesystem::kill_set_ids(OpenFile& file, const Caller& caller) {
   const auto st = lower::stat_fd(file.file.fd());
   if (!st) return st.error();
-  mode_t mode = st->st_mode & 07777;
-  if (mode & S_ISUID) mode &= ~static_cast<mode_t>(S_ISUID);
-  // Set-group-id without group execution is a mandatory lock's mark, not a privilege (chmod(2)).
-  if ((mode & S_ISGID) && (mode & S_IXGRP)) mode &= ~static_cast<mode_t>(S_ISGID);
-  if (mode == (st->st_mode & 07777)) return {};
-  return lower::chmod_fd(file.file.fd(), mode);
+  if (!(st->st_mode & (S_ISUID | S_ISGID))) return {};
+  const AsCaller as(caller, Rules::caller);
+  return lower::chown_fd(file.file.fd(), kUnknown, kUnknown);
+}
+
+// What the format keeps beside an object: the files of its long names, of its long target, of a directory's id. Only what the object's
+// owner owns: whoever owns a lower directory can put another's file, or a link to it, in these places.
+Result<std::vector<UniqueFd>> Filesystem::belongings(const NodePtr& node, int object, const struct stat& st) {
+  std::vector<UniqueFd> out;
+  const auto add = [&](int dir, const std::string& name) -> Result<void> {
+    auto fd = lower::open_at(dir, name.c_str(), O_PATH);
+    if (!fd) return is_errno(fd.error(), ENOENT) ? Result<void>() : fd.error();
+    const auto file = lower::stat_fd(fd->get());
+    if (!file) return file.error();
+    if (S_ISREG(file->st_mode) && file->st_nlink == 1 && file->st_uid == st.st_uid) out.push_back(std::move(*fd));
+    return {};
+  };
+  if (S_ISDIR(st.st_mode) && !plain_names())
+    if (const auto r = add(object, std::string(kDirFile)); !r) return r.error();
+  if (S_ISLNK(st.st_mode)) {
+    const auto text = lower::readlink_at(object, "");
+    if (!text) return text.error();
+    if (is_target_file(*text))
+      if (const auto r = add(root_dir_->fd.get(), *text); !r) return r.error();
+  }
+  for (const Link& link : nodes_.names(*node)) {
+    const LowerName name{link.name, {}};
+    if (plain_names() || !link.name.starts_with(kLongPrefix)) continue;
+    const auto dir = open_dir(link.parent);
+    if (!dir && (is_errno(dir.error(), ENOENT) || is_errno(dir.error(), ESTALE))) continue;  // removed since
+    if (!dir) return dir.error();
+    if (const auto r = add((*dir)->fd.get(), name.name_file()); !r) return r.error();
+  }
+  return out;
+}
+
+Result<void> Filesystem::change_owner(const NodePtr& node, uid_t uid, gid_t gid, const Caller& caller) {
+  const auto own = on_object(node, [](int fd) { return lower::dup_fd(fd); });
+  if (!own) return own.error();
+  const int fd = own->get();
+  const auto st = lower::stat_fd(fd);
+  if (!st) return st.error();
+  std::vector<UniqueFd> beside;
+  if (::geteuid() == 0 && ((uid != kUnknown && uid != st->st_uid) || (gid != kUnknown && gid != st->st_gid))) {
+    auto found = belongings(node, fd, *st);
+    if (!found) return found.error();
+    beside = std::move(*found);
+  }
+  // The kernel has not judged whether set-id bits may be taken away, since it leaves that to us.
+  const Rules rules = !S_ISDIR(st->st_mode) && (st->st_mode & (S_ISUID | S_ISGID)) ? Rules::owner : Rules::caller;
+  return as_caller(caller, rules, [&] {
+    std::size_t done = 0;
+    Result<void> r;
+    // First these, which can be given back when a quota has no room for all.
+    for (; r && done < beside.size(); ++done) r = lower::chown_fd(beside[done].get(), uid, gid);
+    if (r) r = lower::chown_fd(fd, uid, gid);
+    if (!r)
+      for (std::size_t i = 0; i < done; ++i) (void)lower::chown_fd(beside[i].get(), st->st_uid, st->st_gid);
+    return r;
+  });
 }
 
 Result<struct stat> Filesystem::change_attributes(const NodePtr& node, const AttrChange& change) {
@@ -111,18 +167,17 @@ Result<struct stat> Filesystem::change_attributes(const NodePtr& node, const Att
     if (node->type == S_IFDIR) nodes_.dirs.drop(*node);  // what could not be read before may be now
   }
   if (change.uid || change.gid) {
-    const uid_t uid = change.uid.value_or(static_cast<uid_t>(-1));
-    const gid_t gid = change.gid.value_or(static_cast<gid_t>(-1));
-    const auto r = on_object(node, [&](int fd) { return lower::chown_fd(fd, uid, gid); });
-    if (!r) return r.error();
+    const uid_t uid = change.uid.value_or(kUnknown);
+    const gid_t gid = change.gid.value_or(kUnknown);
+    if (const auto r = change_owner(node, uid, gid, change.caller); !r) return r.error();
   }
   if (change.size) {
     const auto file = writable_file(node);
     if (file) {
       const std::unique_lock lock((*file)->mutex);
-      if (const auto r = noted(node, (*file)->file.truncate(*change.size)); !r) return r.error();
+      if (const auto r = noted(node, as_caller(change.caller, [&] { return (*file)->file.truncate(*change.size); })); !r) return r.error();
       if (change.kill_suidgid)
-        if (const auto r = kill_set_ids(**file); !r) return r.error();
+        if (const auto r = kill_set_ids(**file, change.caller); !r) return r.error();
     } else if (*change.size == 0 && file.error().category() == ecfs_category()) {
       // What does not open for its damage can still be emptied.
       bool writable = false;
@@ -178,13 +233,15 @@ Result<std::string> Filesystem::get_xattr(const NodePtr& node, const char* name)
   return noted(node, open_xattr_value(config_.keys, found, user, *sealed));
 }
 
-Result<void> Filesystem::set_xattr(const NodePtr& node, const char* name, std::string_view value, int flags) {
+Result<void> Filesystem::set_xattr(const NodePtr& node, const char* name, std::string_view value, int flags, const Caller& caller) {
   if (config_.read_only) return errno_code(EROFS);
   const std::string_view view(name);
   if (!config_.acl && view.starts_with(kAcl)) return errno_code(EOPNOTSUPP);
   if (view == kCapability) node->no_capability = false;
   const auto raw = [&](const char* lower_name, std::string_view v, int f) {
-    return on_object(node, [&](int fd) { return lower::setxattr(fd, nullptr, lower_name, v, f); });
+    // An ACL can cost a file its set-gid bit.
+    const Rules rules = view.starts_with(kAcl) ? Rules::caller : Rules::root;
+    return on_object(node, [&](int fd) { return as_caller(caller, rules, [&] { return lower::setxattr(fd, nullptr, lower_name, v, f); }); });
   };
   if (!view.starts_with(kUser)) return raw(name, value, flags);
   const std::string_view user = view.substr(kUser.size());
@@ -209,11 +266,17 @@ Result<void> Filesystem::set_xattr(const NodePtr& node, const char* name, std::s
   return {};
 }
 
-Result<std::vector<std::string>> Filesystem::list_xattrs(const NodePtr& node) {
+Result<std::vector<std::string>> Filesystem::list_xattrs(const NodePtr& node, const Caller& caller) {
   const auto lower_names = on_object(node, [](int fd) { return lower::listxattr(fd, nullptr); });
   if (!lower_names) return lower_names.error();
+  // The kernel refuses these to others by name, but does not sort them out of a list.
+  std::optional<bool> sees_trusted;
   std::vector<std::string> names;
   for (const auto& lower_name : *lower_names) {
+    if (lower_name.starts_with(kTrusted)) {
+      if (!sees_trusted) sees_trusted = has_capability(caller.pid, CAP_SYS_ADMIN);
+      if (!*sees_trusted) continue;
+    }
     if (!lower_name.starts_with(kUser)) {
       if (config_.acl || !lower_name.starts_with(kAcl)) names.push_back(lower_name);
       continue;

@@ -132,12 +132,15 @@ Result<std::size_t> Filesystem::read(const NodePtr& node, std::uint64_t off, std
   return n;
 }
 
-Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid, bool cached) {
+Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid, bool cached,
+                               const Caller& caller) {
   const auto file = writable_file(node);
   if (!file) return file.error();
   const std::unique_lock lock((*file)->mutex);
   const auto before = cached ? lower::stat_fd((*file)->file.fd()) : Result<struct stat>(errno_code(ENODATA));
-  if (const auto r = noted(node, (*file)->file.write(off, in)); !r) {
+  // The kernel's cache does not say who wrote: nobody then gets at what is kept back for root but root's own files.
+  const Caller writer = before ? Caller{before->st_uid, before->st_gid, 0, 0} : caller;
+  if (const auto r = noted(node, as_caller(writer, [&] { return (*file)->file.write(off, in); })); !r) {
     // write(2) returned long ago. Whoever writes to the file next is told (ops), and so are fsync and close.
     if (cached) {
       node->unwritten = is_errno(r.error(), r.error().value()) ? r.error().value() : EIO;
@@ -150,24 +153,26 @@ Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span
     const timespec times[2] = {{0, UTIME_OMIT}, before->st_mtim};
     (void)lower::utimens_fd((*file)->file.fd(), times);
   }
-  return kill_suidgid ? kill_set_ids(**file) : Result<void>();
+  return kill_suidgid ? kill_set_ids(**file, caller) : Result<void>();
 }
 
-Result<void> Filesystem::allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid) {
+Result<void> Filesystem::allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid,
+                                  const Caller& caller) {
   const auto file = writable_file(node);
   if (!file) return file.error();
   const std::unique_lock lock((*file)->mutex);
   EncryptedFile& f = (*file)->file;
   const bool keep_size = (mode & FALLOC_FL_KEEP_SIZE) != 0;
-  Result<void> done = errno_code(EOPNOTSUPP);
-  switch (mode & ~FALLOC_FL_KEEP_SIZE) {
-    case 0: done = f.allocate(off, len, keep_size); break;
-    case FALLOC_FL_PUNCH_HOLE: done = keep_size ? f.punch(off, len) : done; break;
-    case FALLOC_FL_ZERO_RANGE: done = f.zero_range(off, len, keep_size); break;
-    default: break;
-  }
+  const auto done = as_caller(caller, [&]() -> Result<void> {
+    switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+      case 0: return f.allocate(off, len, keep_size);
+      case FALLOC_FL_PUNCH_HOLE: return keep_size ? f.punch(off, len) : errno_code(EOPNOTSUPP);
+      case FALLOC_FL_ZERO_RANGE: return f.zero_range(off, len, keep_size);
+      default: return errno_code(EOPNOTSUPP);
+    }
+  });
   if (!noted(node, done)) return done;
-  return kill_suidgid ? kill_set_ids(**file) : Result<void>();
+  return kill_suidgid ? kill_set_ids(**file, caller) : Result<void>();
 }
 
 Result<std::uint64_t> Filesystem::seek(const NodePtr& node, std::uint64_t off, int whence) {

@@ -41,6 +41,8 @@ Result<std::string> read_small(int dir, const char* name, std::size_t max) {
   return text;
 }
 
+}  // namespace
+
 Result<void> write_synced(int dir, const char* name, std::string_view content, bool sync) {
   const auto fd = lower::open_at(dir, name, O_WRONLY | O_CREAT | O_EXCL, 0444);
   if (!fd) return fd.error();
@@ -49,6 +51,8 @@ Result<void> write_synced(int dir, const char* name, std::string_view content, b
   if (!result) (void)lower::unlink_at(dir, name, false);
   return result;
 }
+
+namespace {
 
 bool is_dot(std::string_view name) { return name == "." || name == ".."; }
 
@@ -137,26 +141,30 @@ Result<DirRecord> Filesystem::read_dir_record(int dir) {
   return new_dir_record(dir);
 }
 
-Result<DirRecord> Filesystem::new_dir_record(int dir) {
+Result<DirRecord> Filesystem::new_dir_record(int dir, pid_t caller) {
   DirRecord record;
   random_bytes(record.id);
   record.epoch = config_.keys.newest().epoch;
   if (config_.read_only) return record;  // it holds nothing, so any id will do
   const auto raw = seal_dir_record(config_.keys, record);
   if (!raw) return raw.error();
-  if (const auto w = write_dir_record(dir, *raw); !w) return w.error();
+  if (const auto w = write_dir_record(dir, *raw, caller); !w) return w.error();
   return record;
 }
 
 // The xattr first: it is journaled with the inode. Where there are no user xattrs, the file must have reached the disk before the
 // first entry is made.
-Result<void> Filesystem::write_dir_record(int dir, std::span<const std::uint8_t> raw) {
+Result<void> Filesystem::write_dir_record(int dir, std::span<const std::uint8_t> raw, pid_t caller) {
+  const auto st = lower::stat_fd(dir);
+  if (!st) return st.error();
+  // The directory's owner pays for its id; and the id is readable to whoever may enter, whatever the umask.
+  const Caller owner{st->st_uid, st->st_gid, caller, 0};
   const std::string_view content(reinterpret_cast<const char*>(raw.data()), raw.size());
-  const bool journaled = lower::setxattr(dir, nullptr, kDirXattr, content, 0).has_value();
-  auto w = write_synced(dir, kDir.c_str(), content, !journaled);
+  const bool journaled = as_caller(owner, [&] { return lower::setxattr(dir, nullptr, kDirXattr, content, 0); }).has_value();
+  auto w = as_caller(owner, [&] { return write_synced(dir, kDir.c_str(), content, !journaled); });
   if (!w && is_errno(w.error(), EEXIST)) {
     (void)lower::unlink_at(dir, kDirNew.c_str(), false);  // of a mending that was cut
-    w = write_synced(dir, kDirNew.c_str(), content, true);
+    w = as_caller(owner, [&] { return write_synced(dir, kDirNew.c_str(), content, true); });
     if (w) w = lower::rename_at(dir, kDirNew.c_str(), dir, kDir.c_str(), 0);
   }
   if (!w || journaled) return w;
@@ -225,7 +233,8 @@ Result<Filesystem::Emptied> Filesystem::empty_dir(int parent, const char* name, 
 void Filesystem::restore(const Emptied& dir) {
   if (!dir.dir) return;
   // Where this fails the xattr copy has the id.
-  if (!dir.record.empty()) (void)write_synced(dir.dir.get(), kDir.c_str(), dir.record, false);
+  if (const auto st = lower::stat_fd(dir.dir.get()); st && !dir.record.empty())
+    (void)as_caller({st->st_uid, st->st_gid, 0, 0}, [&] { return write_synced(dir.dir.get(), kDir.c_str(), dir.record, false); });
   if (dir.mode) (void)lower::chmod_fd(dir.dir.get(), *dir.mode);
 }
 
@@ -278,10 +287,13 @@ Result<std::string> Filesystem::plain_name(const OpenDir& dir, std::string_view 
 }
 
 // Written and synced before the entry appears.
-Result<void> Filesystem::prepare_long_name(const OpenDir& dir, const LowerName& name) {
+Result<void> Filesystem::prepare_long_name(const OpenDir& dir, const LowerName& name, const Caller& owner) {
   if (!name.is_long()) return {};
   const std::string file = name.name_file();
-  auto w = write_synced(dir.fd.get(), file.c_str(), name.encoded, true);
+  const auto write = [&] {
+    return as_caller({owner.uid, owner.gid, owner.pid, 0}, [&] { return write_synced(dir.fd.get(), file.c_str(), name.encoded, true); });
+  };
+  auto w = write();
   if (w || !is_errno(w.error(), EEXIST)) return w;
   // There already: the entry exists, or an operation was cut, perhaps before the content reached the disk.
   const auto text = read_small(dir.fd.get(), file.c_str(), 4096);
@@ -290,7 +302,7 @@ Result<void> Filesystem::prepare_long_name(const OpenDir& dir, const LowerName& 
     return fd ? lower::fsync(fd->get(), false) : Result<void>(fd.error());
   }
   if (const auto u = lower::unlink_at(dir.fd.get(), file.c_str(), false); !u) return u;
-  return write_synced(dir.fd.get(), file.c_str(), name.encoded, true);
+  return write();
 }
 
 // Goes when the entry is not there, be it gone or never made. Left behind by a fault it is an orphan that nothing reads.

@@ -9,6 +9,24 @@
 #include "ecfs/lower.hpp"
 
 namespace ecfs::daemon {
+namespace {
+
+// Gives what the format keeps beside an object, and belongs to `from`, to the object's owner. (Root's daemon; in a user's all is the user's.)
+Result<void> own_as(int dir, const char* name, uid_t from, const struct stat& owner) {
+  if (::geteuid() != 0) return {};
+  const auto fd = lower::open_at(dir, name, O_PATH);
+  if (!fd) return fd.error();
+  const auto st = lower::stat_fd(fd->get());
+  if (!st) return st.error();
+  if (st->st_uid == owner.st_uid && st->st_gid == owner.st_gid) return {};
+  // Whoever owns a lower directory can put another's file, or a link to it, in this place: it must not change hands.
+  if (!S_ISREG(st->st_mode) || st->st_nlink != 1 || st->st_uid != from) return errno_code(ESTALE);
+  return lower::chown_fd(fd->get(), owner.st_uid, owner.st_gid);
+}
+
+Caller owner_of(const struct stat& st, pid_t caller) { return {st.st_uid, st.st_gid, caller, 0}; }
+
+}  // namespace
 
 Filesystem::Filesystem(Config config)
     : config_(std::move(config)), nodes_(config_.max_dirs, config_.max_files) {}
@@ -52,31 +70,27 @@ Result<Entry> Filesystem::lookup(const NodePtr& parent, std::string_view name) {
 }
 
 // Around every call that makes an entry: the long name's file before it, and away again when it came to nothing.
-Result<Entry> Filesystem::make(const NodePtr& parent, std::string_view name, const std::function<Result<Entry>(const Place&)>& how) {
+Result<Entry> Filesystem::make(const NodePtr& parent, std::string_view name, const Caller& owner,
+                               const std::function<Result<Entry>(const Place&)>& how) {
   const auto at = place(parent, name);
   if (!at) return at.error();
-  if (const auto p = prepare_long_name(*at->dir, at->name); !p) return p.error();
+  if (const auto p = prepare_long_name(*at->dir, at->name, owner); !p) return p.error();
   auto entry = how(*at);
   if (!entry) drop_long_name(*at->dir, at->name);
   return entry;
 }
 
 Result<Entry> Filesystem::make_node(const NodePtr& parent, std::string_view name, mode_t mode, dev_t rdev, const Caller& caller) {
-  return make(parent, name, [&](const Place& at) -> Result<Entry> {
+  // The kernel has judged a set-gid bit that is asked for. Those before 6.0 leave that to the filesystem beneath.
+  const Rules rules = mode & S_ISGID ? Rules::caller : Rules::root;
+  return make(parent, name, caller, [&](const Place& at) -> Result<Entry> {
     if (!S_ISREG(mode)) {
-      Result<void> made;
-      {
-        const AsCaller as(caller);
-        made = lower::mknod_at(at.fd(), at.c_str(), mode, rdev);
-      }
+      const auto made = as_caller(caller, rules, [&] { return lower::mknod_at(at.fd(), at.c_str(), mode, rdev); });
       if (!made) return made.error();
       return entry_at(parent, at);
     }
     // The descriptor is kept: a file made 0444 is still to be written.
-    auto fd = [&] {
-      const AsCaller as(caller);
-      return lower::open_at(at.fd(), at.c_str(), O_RDWR | O_CREAT | O_EXCL, mode & 07777);
-    }();
+    auto fd = as_caller(caller, rules, [&] { return lower::open_at(at.fd(), at.c_str(), O_RDWR | O_CREAT | O_EXCL, mode & 07777); });
     if (!fd) return fd.error();
     const auto st = lower::stat_fd(fd->get());
     if (!st) return st.error();
@@ -104,22 +118,15 @@ Result<void> Filesystem::fill_dir(const Place& at, mode_t wanted, const Caller& 
   // Under a umask that takes the owner's own bits even the maker can't put a file into it.
   if ((made & S_IRWXU) != S_IRWXU)
     if (const auto r = lower::chmod_fd(dir->get(), made | S_IRWXU); !r) return r;
-  if (!plain_names()) {
-    // The id must be readable to whoever may enter, whatever the umask.
-    const AsCaller as({caller.uid, caller.gid, caller.pid, 0});
-    if (const auto r = new_dir_record(dir->get()); !r) return r.error();
-  }
+  if (!plain_names())
+    if (const auto r = new_dir_record(dir->get(), caller.pid); !r) return r.error();
   if (final == made && (made & S_IRWXU) == S_IRWXU) return {};
   return lower::chmod_fd(dir->get(), final);
 }
 
 Result<Entry> Filesystem::make_dir(const NodePtr& parent, std::string_view name, mode_t mode, const Caller& caller) {
-  return make(parent, name, [&](const Place& at) -> Result<Entry> {
-    Result<void> made;
-    {
-      const AsCaller as(caller);
-      made = lower::mkdir_at(at.fd(), at.c_str(), (mode & 07777) | S_IRWXU);
-    }
+  return make(parent, name, caller, [&](const Place& at) -> Result<Entry> {
+    const auto made = as_caller(caller, [&] { return lower::mkdir_at(at.fd(), at.c_str(), (mode & 07777) | S_IRWXU); });
     if (!made) return made.error();
     if (const auto filled = fill_dir(at, mode, caller); !filled) {
       if (auto emptied = empty_dir(at.fd(), at.c_str(), parent)) (void)lower::unlink_at(at.fd(), at.c_str(), true);
@@ -131,11 +138,10 @@ Result<Entry> Filesystem::make_dir(const NodePtr& parent, std::string_view name,
 
 Result<Entry> Filesystem::make_symlink(const NodePtr& parent, std::string_view name, std::string_view target, const Caller& caller) {
   if (target.empty() || target.size() > kTargetMax) return errno_code(target.empty() ? ENOENT : ENAMETOOLONG);
-  return make(parent, name, [&](const Place& at) -> Result<Entry> {
+  return make(parent, name, caller, [&](const Place& at) -> Result<Entry> {
     const std::string text = seal_target(config_.keys.newest(), target);
     const auto link_to = [&](const std::string& what) {
-      const AsCaller as(caller);
-      return lower::symlink_at(what.c_str(), at.fd(), at.c_str());
+      return as_caller(caller, [&] { return lower::symlink_at(what.c_str(), at.fd(), at.c_str()); });
     };
     auto made = text.size() < PATH_MAX ? link_to(text) : Result<void>(errno_code(ENAMETOOLONG));
     if (!made && is_errno(made.error(), ENAMETOOLONG)) {
@@ -143,12 +149,15 @@ Result<Entry> Filesystem::make_symlink(const NodePtr& parent, std::string_view n
       // volume with plain names reserves names in the root alone.
       const std::string file = target_file(text);
       const int root = root_dir_->fd.get();
-      const auto fd = lending(root, S_IWUSR | S_IXUSR, [&] { return lower::open_at(root, file.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0444); });
-      if (!fd) return fd.error();
-      const auto w = lower::pwrite(fd->get(), as_bytes(text), 0);
-      made = w.error ? Result<void>(w.error) : lower::fsync(fd->get(), false);
-      if (made && ::geteuid() == 0) made = lower::chown_fd(fd->get(), caller.uid, caller.gid);
-      if (made) made = link_to(file);
+      made = as_caller({caller.uid, caller.gid, caller.pid, 0}, [&] {
+        return lending(root, S_IWUSR | S_IXUSR, [&] { return write_synced(root, file.c_str(), text, true); });
+      });
+      if (!made) return made.error();
+      made = link_to(file);
+      // Another group than the link's where one of the two directories is set-gid.
+      if (made)
+        if (const auto st = lower::stat_at(at.fd(), at.c_str()))
+          if (made = own_as(root, file.c_str(), caller.uid, *st); !made) (void)lower::unlink_at(at.fd(), at.c_str(), false);
       if (!made) drop_target_file(file);
     }
     if (!made) return made.error();
@@ -160,10 +169,8 @@ Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const
   if (nodes_.pinned() >= config_.max_pinned) return errno_code(EMFILE);
   const auto dir = open_dir(parent);
   if (!dir) return dir.error();
-  auto fd = [&] {
-    const AsCaller as(caller);
-    return lower::open_at((*dir)->fd.get(), ".", O_RDWR | O_TMPFILE, mode & 07777);
-  }();
+  auto fd = as_caller(caller, mode & S_ISGID ? Rules::caller : Rules::root,
+                      [&] { return lower::open_at((*dir)->fd.get(), ".", O_RDWR | O_TMPFILE, mode & 07777); });
   if (!fd) return fd.error();
   const auto st = lower::stat_fd(fd->get());
   if (!st) return st.error();
@@ -180,9 +187,12 @@ Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const
   return Entry{node, *st};
 }
 
-Result<Entry> Filesystem::link(const NodePtr& node, const NodePtr& parent, std::string_view name, const Caller&) {
-  return make(parent, name, [&](const Place& at) -> Result<Entry> {
-    const auto made = on_object(node, [&](int fd) { return lower::link_fd(fd, at.fd(), at.c_str()); });
+Result<Entry> Filesystem::link(const NodePtr& node, const NodePtr& parent, std::string_view name, const Caller& caller) {
+  const auto st = attributes(node);
+  if (!st) return st.error();
+  return make(parent, name, owner_of(*st, caller.pid), [&](const Place& at) -> Result<Entry> {
+    const auto made = on_object(node, [&](int fd) { return as_caller(caller, [&] { return lower::link_fd(fd, at.fd(), at.c_str()); }); });
+    if (made) own_name_file(at, st->st_uid, *st);
     if (!made) return made.error();
     return entry_at(parent, at);
   });
@@ -203,6 +213,11 @@ void Filesystem::lose_name(const Victim& victim, const Link& name) {
   if (!victim.node) return;
   if (victim.fd) nodes_.set_pin(*victim.node, victim.fd);
   nodes_.remove_name(*victim.node, name);
+}
+
+// Where the new owner's quota has no room for it, the former owner's keeps counting it: the entry is there.
+void Filesystem::own_name_file(const Place& at, uid_t from, const struct stat& owner) {
+  if (at.name.is_long()) (void)own_as(at.fd(), at.name.name_file().c_str(), from, owner);
 }
 
 std::string Filesystem::target_file_of(const Place& at, const struct stat& st) {
@@ -261,7 +276,7 @@ Result<void> Filesystem::remove_dir(const NodePtr& parent, std::string_view name
 }
 
 Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view from, const NodePtr& to_parent, std::string_view to,
-                                unsigned flags) {
+                                unsigned flags, const Caller& caller) {
   if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0) return errno_code(EINVAL);
   const auto src = place(from_parent, from);
   if (!src) return src.error();
@@ -274,15 +289,20 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
   const Link src_link{from_parent, src->name.name}, dst_link{to_parent, dst->name.name};
   const NodePtr moved = nodes_.find(NodeKey::of(*src_st));
 
+  const auto move = [&] {
+    return as_caller(caller, [&] { return lower::rename_at(src->fd(), src->c_str(), dst->fd(), dst->c_str(), flags); });
+  };
   if (flags & RENAME_EXCHANGE) {
     if (!dst_st) return errno_code(ENOENT);
     // Both names exist already, so their name files do too.
     const std::unique_lock lock(names_mutex_);
-    const auto r = lower::rename_at(src->fd(), src->c_str(), dst->fd(), dst->c_str(), flags);
+    const auto r = move();
     if (!r) return r;
     const NodePtr other = nodes_.find(NodeKey::of(*dst_st));
     if (moved) nodes_.move_name(*moved, src_link, dst_link);
     if (other) nodes_.move_name(*other, dst_link, src_link);
+    own_name_file(*src, src_st->st_uid, *dst_st);
+    own_name_file(*dst, dst_st->st_uid, *src_st);
     return r;
   }
   if (dst_st && (flags & RENAME_NOREPLACE)) return errno_code(EEXIST);
@@ -303,10 +323,10 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
       if (e) emptied = std::move(*e);
     }
   }
-  auto r = prepare_long_name(*dst->dir, dst->name);
+  auto r = prepare_long_name(*dst->dir, dst->name, owner_of(*src_st, caller.pid));
   if (r) {
     const std::unique_lock lock(names_mutex_);
-    r = lower::rename_at(src->fd(), src->c_str(), dst->fd(), dst->c_str(), flags);
+    r = move();
     if (r) lose_name(victim, dst_link);
     if (r && moved) nodes_.move_name(*moved, src_link, dst_link);
   }
@@ -315,6 +335,7 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
     drop_long_name(*dst->dir, dst->name);
     return r;
   }
+  own_name_file(*dst, dst_st ? dst_st->st_uid : src_st->st_uid, *src_st);
   drop_target_file(target);
   drop_long_name(*src->dir, src->name);
   return {};

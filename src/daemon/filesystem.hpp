@@ -40,13 +40,17 @@ struct Entry {
 // What a SETATTR asks for.
 struct AttrChange {
   std::optional<mode_t> mode;
-  std::optional<uid_t> uid;
+  std::optional<uid_t> uid;  // -1: chown(2) that changes nothing, but takes set-id bits away
   std::optional<gid_t> gid;
   std::optional<std::uint64_t> size;
   std::optional<timespec> atime;  // tv_nsec may be UTIME_NOW
   std::optional<timespec> mtime;
   bool kill_suidgid = false;  // the caller may not keep set-id bits over this truncation
+  Caller caller;
 };
+
+// A new file of the format's own in a lower directory; nothing of it stays where that fails.
+Result<void> write_synced(int dir, const char* name, std::string_view content, bool sync);
 
 // One entry of a listing. `entry` is empty for "." and ".." and where attributes were not asked for.
 struct Listed {
@@ -101,8 +105,8 @@ class Filesystem {
   Result<void> unlink(const NodePtr& parent, std::string_view name);
   Result<void> remove_dir(const NodePtr& parent, std::string_view name);
   // flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE (renameat2(2)).
-  Result<void> rename(const NodePtr& from_parent, std::string_view from, const NodePtr& to_parent, std::string_view to,
-                      unsigned flags);
+  Result<void> rename(const NodePtr& from_parent, std::string_view from, const NodePtr& to_parent, std::string_view to, unsigned flags,
+                      const Caller& caller = {});
   Result<std::string> read_link(const NodePtr& node);
   // Entries from position `off` (0: the start) until `each` returns false, which undoes that entry's lookup.
   Result<void> list(const NodePtr& dir, std::uint64_t off, bool with_attributes, const std::function<bool(const Listed&)>& each);
@@ -110,16 +114,17 @@ class Filesystem {
   Result<struct stat> attributes(const NodePtr& node);
   Result<struct stat> change_attributes(const NodePtr& node, const AttrChange& change);
   Result<std::string> get_xattr(const NodePtr& node, const char* name);
-  Result<void> set_xattr(const NodePtr& node, const char* name, std::string_view value, int flags);
-  Result<std::vector<std::string>> list_xattrs(const NodePtr& node);
+  Result<void> set_xattr(const NodePtr& node, const char* name, std::string_view value, int flags, const Caller& caller = {});
+  Result<std::vector<std::string>> list_xattrs(const NodePtr& node, const Caller& caller = {});
   Result<void> remove_xattr(const NodePtr& node, const char* name);
   Result<struct statvfs> stat_volume();
 
   Result<std::size_t> read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out);
   // kill_suidgid: the caller may not keep the file's set-id bits. cached: written back from the kernel's cache, whose own mtime, which it
-  // sends apart, is the true one.
-  Result<void> write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid, bool cached = false);
-  Result<void> allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid);
+  // sends apart, is the true one, and for nobody that is known.
+  Result<void> write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid, bool cached = false,
+                     const Caller& caller = {});
+  Result<void> allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid, const Caller& caller = {});
   Result<std::uint64_t> seek(const NodePtr& node, std::uint64_t off, int whence);
   Result<void> sync(const NodePtr& node, bool data_only);
   Result<void> sync_dir(const NodePtr& node, bool data_only);
@@ -144,8 +149,8 @@ class Filesystem {
   Result<DirPtr> open_dir(const NodePtr& node, bool names_held = false);  // names_held: the caller holds names_mutex_
   DirPtr make_open_dir(UniqueFd fd, bool root);
   Result<DirRecord> read_dir_record(int dir);
-  Result<DirRecord> new_dir_record(int dir);
-  Result<void> write_dir_record(int dir, std::span<const std::uint8_t> raw);
+  Result<DirRecord> new_dir_record(int dir, pid_t caller = 0);
+  Result<void> write_dir_record(int dir, std::span<const std::uint8_t> raw, pid_t caller = 0);
   // A directory that was made truly empty, so that the lower call can remove or replace it; `restore` undoes that when it then fails.
   struct Emptied {
     UniqueFd dir;
@@ -158,7 +163,8 @@ class Filesystem {
   Result<LowerName> name_in(const OpenDir& dir, std::string_view name) const;
   Result<LowerName> encode_in(const OpenDir& dir, Epoch epoch, std::string_view name) const;
   Result<std::string> plain_name(const OpenDir& dir, std::string_view lower_name) const;
-  Result<void> prepare_long_name(const OpenDir& dir, const LowerName& name);
+  // For an object of `owner`, who owns the name's file, too.
+  Result<void> prepare_long_name(const OpenDir& dir, const LowerName& name, const Caller& owner);
   void drop_long_name(const OpenDir& dir, const LowerName& name);
 
   // attributes.cpp
@@ -215,7 +221,9 @@ class Filesystem {
     const auto back = lower::chmod_fd(dir, mode);
     return back ? std::move(result) : decltype(result)(back.error());
   }
-  Result<void> kill_set_ids(OpenFile& file);
+  Result<void> change_owner(const NodePtr& node, uid_t uid, gid_t gid, const Caller& caller);
+  Result<std::vector<UniqueFd>> belongings(const NodePtr& node, int fd, const struct stat& st);
+  static Result<void> kill_set_ids(OpenFile& file, const Caller& caller);
 
   // contents.cpp
   Result<FilePtr> open_file(const NodePtr& node);
@@ -235,7 +243,7 @@ class Filesystem {
   };
   Result<Place> place(const NodePtr& parent, std::string_view name);
   Result<Entry> entry_at(const NodePtr& parent, const Place& place);
-  Result<Entry> make(const NodePtr& parent, std::string_view name, const std::function<Result<Entry>(const Place&)>& how);
+  Result<Entry> make(const NodePtr& parent, std::string_view name, const Caller& owner, const std::function<Result<Entry>(const Place&)>& how);
   Result<void> fill_dir(const Place& at, mode_t wanted, const Caller& caller);
   // What is about to lose a name: its node, if the kernel knows it, and, if this is its last name, the descriptor that will be left.
   struct Victim {
@@ -243,6 +251,8 @@ class Filesystem {
     std::shared_ptr<UniqueFd> fd;
   };
   Result<Victim> victim_at(const NodePtr& parent, const Place& at, const struct stat& st);
+  // The file of a long name goes from `from` to the owner of the object that has the name now.
+  static void own_name_file(const Place& at, uid_t from, const struct stat& owner);
   // After the lower call, still under names_mutex_.
   void lose_name(const Victim& victim, const Link& name);
   // The `ecfs.target.H` of a link that is about to go for good.

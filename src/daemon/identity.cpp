@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "daemon/identity.hpp"
 
-#include <linux/capability.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -11,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -34,42 +34,116 @@ const std::vector<gid_t>& own_groups() {
   return groups;
 }
 
-// Supplementary groups of the calling thread (proc(5), /proc/PID/status). Empty when it is gone already.
-std::vector<gid_t> groups_of(pid_t pid) {
+struct Identity {
+  uid_t fsuid = 0;
+  gid_t fsgid = 0;
   std::vector<gid_t> groups;
+};
+
+// Of a thread (proc(5), /proc/PID/status). None when it is gone already, or not to be seen from here.
+std::optional<Identity> identity_of(pid_t pid) {
+  if (pid <= 0) return std::nullopt;
+  Identity out;
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.rfind("Groups:", 0) != 0) continue;
-    std::istringstream numbers(line.substr(7));
-    for (gid_t g; numbers >> g;) groups.push_back(g);
-    break;
+    std::istringstream fields(line);
+    std::string key;
+    std::uint32_t real = 0, effective = 0, saved = 0;
+    fields >> key;
+    if (key == "Uid:") {
+      fields >> real >> effective >> saved >> out.fsuid;
+    } else if (key == "Gid:") {
+      fields >> real >> effective >> saved >> out.fsgid;
+    } else if (key == "Groups:") {
+      for (gid_t g; fields >> g;) out.groups.push_back(g);
+      return out;
+    }
   }
-  return groups;
+  return std::nullopt;
 }
+
+struct Capabilities {
+  __user_cap_data_struct words[2]{};
+  bool get(pid_t pid) noexcept {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, pid};
+    return ::syscall(SYS_capget, &header, words) == 0;
+  }
+  bool set() const noexcept {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    return ::syscall(SYS_capset, &header, words) == 0;
+  }
+  bool has(int capability) const noexcept { return words[capability / 32].effective & (1u << capability % 32); }
+  void put(int capability, bool on) noexcept {
+    auto& word = words[capability / 32];
+    const std::uint32_t bit = 1u << capability % 32;
+    word.effective = on ? word.effective | (word.permitted & bit) : word.effective & ~bit;
+  }
+};
+
+// What every thread has between two callers.
+const Capabilities& own_capabilities() {
+  static const Capabilities own = [] {
+    Capabilities c;
+    static_cast<void>(c.get(0));
+    return c;
+  }();
+  return own;
+}
+
+// A capability in another user namespace is none over this machine.
+bool same_user_namespace(pid_t pid) noexcept {
+  static const std::optional<struct stat> ours = [] {
+    struct stat st;
+    return ::stat("/proc/self/ns/user", &st) == 0 ? std::optional(st) : std::nullopt;
+  }();
+  char path[48];
+  std::snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
+  struct stat st;
+  return ours && ::stat(path, &st) == 0 && st.st_ino == ours->st_ino && st.st_dev == ours->st_dev;
+}
+
+// Anybody but root, for whom nothing is reserved: for a call whose caller the kernel does not name.
+constexpr uid_t kNobody = 65534;
 
 }  // namespace
 
 void drop_excess_capabilities() noexcept {
-  if (!kRoot) return;
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct data[2];
-  if (::syscall(SYS_capget, &header, data) != 0) return;
-  data[0].effective &= ~(1u << CAP_SYS_RESOURCE);
-  data[0].permitted &= ~(1u << CAP_SYS_RESOURCE);
-  ::syscall(SYS_capset, &header, data);
+  Capabilities c;
+  if (!kRoot || !c.get(0)) return;
+  c.put(CAP_SYS_RESOURCE, false);
+  c.set();
 }
 
-AsCaller::AsCaller(const Caller& caller) {
+bool has_capability(pid_t pid, int capability) noexcept {
+  Capabilities c;
+  return pid > 0 && c.get(pid) && c.has(capability) && same_user_namespace(pid);
+}
+
+AsCaller::AsCaller(const Caller& caller, Rules rules, bool reserved) {
   // A umask is a process's until its thread has a filesystem context of its own.
   // unshare(2) of this cannot fail but for lack of memory, and then the umask is everybody's for as long as the call takes.
   thread_local const bool own_context = ::unshare(CLONE_FS) == 0;
   static_cast<void>(own_context);
   ::umask(caller.umask);
-  if (!kRoot || (caller.uid == 0 && caller.gid == 0)) return;
-  own_groups();
-  set_thread_groups(groups_of(caller.pid));
-  ::syscall(SYS_setfsgid, caller.gid);
-  ::syscall(SYS_setfsuid, caller.uid);
+  if (!kRoot || (caller.uid == 0 && caller.gid == 0 && rules == Rules::root && !reserved)) return;
+  Capabilities mine = own_capabilities();
+  Identity who{caller.uid, caller.gid, {}};
+  if (rules != Rules::root) {
+    auto seen = identity_of(caller.pid);
+    // Another number than the kernel's: the caller is gone and its process number another's, or it is behind an idmapped mount. It then is
+    // in no group but its own.
+    if (seen && (caller.uid == kUnknown || caller.uid == seen->fsuid)) who = std::move(*seen);
+    own_groups();
+    set_thread_groups(who.groups);
+    groups_ = true;
+    mine.put(CAP_FSETID, has_capability(caller.pid, CAP_FSETID));
+    if (rules == Rules::owner) mine.put(CAP_FOWNER, has_capability(caller.pid, CAP_FOWNER));
+  }
+  if (reserved) mine.put(CAP_SYS_RESOURCE, true);
+  ::syscall(SYS_setfsgid, who.fsgid == kUnknown ? kNobody : who.fsgid);
+  ::syscall(SYS_setfsuid, who.fsuid == kUnknown ? kNobody : who.fsuid);
+  // After the fsuid, with which the kernel takes the rights over files away.
+  mine.set();
   switched_ = true;
 }
 
@@ -78,7 +152,8 @@ AsCaller::~AsCaller() {
   if (!switched_) return;
   ::syscall(SYS_setfsuid, 0);
   ::syscall(SYS_setfsgid, 0);
-  set_thread_groups(own_groups());
+  if (groups_) set_thread_groups(own_groups());
+  own_capabilities().set();
 }
 
 bool only_reads(pid_t thread) {

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Who a lower call is made as. A daemon of root makes objects as its caller, so that owner, group, set-gid directories, quotas
-// and reserved space come out as on the lower filesystem itself; the permission checks are the kernel's.
+// and reserved space come out as on the lower filesystem itself. Whether the caller may is the kernel's to decide, and is decided:
+// root's rights over files stay in force, and only those of the caller's rights that change what comes of a call are taken over.
 #pragma once
 
+#include <linux/capability.h>
 #include <sys/types.h>
 
+#include <cerrno>
+#include <utility>
+
+#include "ecfs/error.hpp"
+
 namespace ecfs::daemon {
+
+constexpr uid_t kUnknown = static_cast<uid_t>(-1);  // an owner that the kernel does not name (of an idmapped mount)
 
 struct Caller {
   uid_t uid = 0;
@@ -14,22 +23,51 @@ struct Caller {
   mode_t umask = 0;
 };
 
-// Root gives up what would let it write where its callers may not: quotas and reserved space (CAP_SYS_RESOURCE). Call once, before
-// threads start and after the limits are raised.
+// Root lays aside what would let it write where its callers may not: quotas and reserved space (CAP_SYS_RESOURCE). It is taken up
+// again for a caller that has it. Call once, before threads start and after the limits are raised.
 void drop_excess_capabilities() noexcept;
 
+// Does the caller have this capability (CAP_... of <linux/capability.h>) where the daemon is? Not, if it is gone or in a user
+// namespace of its own.
+bool has_capability(pid_t pid, int capability) noexcept;
+
+enum class Rules {
+  root,    // set-gid bits stay: the kernel has taken away what the caller may not set
+  caller,  // the lower kernel judges them by the caller's groups and capabilities, too. Costs a look into /proc
+  owner,   // and so whether the caller may change the mode of a file that is not its own (CAP_FOWNER)
+};
+
 // While it lives, this thread's umask is the caller's (only the lower kernel knows when a default ACL overrides it), and, in
-// root's daemon, its fsuid, fsgid and groups too.
+// root's daemon, its fsuid, fsgid and what of its capabilities matters, too. Not to be nested.
 class AsCaller {
  public:
-  explicit AsCaller(const Caller& caller);
+  // reserved: with the right to what is kept back for root, and to exceed quotas.
+  explicit AsCaller(const Caller& caller, Rules rules = Rules::root, bool reserved = false);
   ~AsCaller();
   AsCaller(const AsCaller&) = delete;
   AsCaller& operator=(const AsCaller&) = delete;
 
  private:
   bool switched_ = false;
+  bool groups_ = false;
 };
+
+// call() as the caller; where there is no room for it and the caller has CAP_SYS_RESOURCE, once more with that.
+template <class Call>
+auto as_caller(const Caller& caller, Rules rules, Call call) -> decltype(call()) {
+  {
+    const AsCaller as(caller, rules);
+    auto result = call();
+    if (result || (!is_errno(result.error(), ENOSPC) && !is_errno(result.error(), EDQUOT))) return result;
+    if (!has_capability(caller.pid, CAP_SYS_RESOURCE)) return result;
+  }
+  const AsCaller as(caller, rules, true);
+  return call();
+}
+template <class Call>
+auto as_caller(const Caller& caller, Call call) -> decltype(call()) {
+  return as_caller(caller, Rules::root, std::move(call));
+}
 
 // Is that thread in a system call that only reads (read(2), lseek(2) and their kind)? False where it cannot be known. proc_pid_syscall(5).
 bool only_reads(pid_t thread);

@@ -182,8 +182,8 @@ ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
         break;
       }
       case FUSE_FALLOCATE:
-        // No flag here: who is not root loses them, as fallocate(2) on the lower filesystem would do it.
-        now.kill_suidgid = header.uid != 0;
+        // No flag here.
+        now.kill_suidgid = !has_capability(static_cast<pid_t>(header.pid), CAP_FSETID);
         break;
       case FUSE_INIT: {
         fuse_init_in in;

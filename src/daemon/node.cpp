@@ -108,6 +108,14 @@ std::optional<Link> NodeTable::where(const Node& node) const {
   return Link{node.parent_, node.name_.get()};
 }
 
+std::vector<Link> NodeTable::names(const Node& node) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Link> out;
+  if (node.name_) out.push_back({node.parent_, node.name_.get()});
+  if (node.more_) out.insert(out.end(), node.more_->begin(), node.more_->end());
+  return out;
+}
+
 std::shared_ptr<UniqueFd> NodeTable::pin(const Node& node) const {
   const std::lock_guard lock(mutex_);
   return node.pin_;

@@ -163,6 +163,7 @@ class NodeTable {
 
   // A name of the node; nothing for the root and for a node that has lost its last.
   std::optional<Link> where(const Node& node) const;
+  std::vector<Link> names(const Node& node) const;  // all of them
   std::shared_ptr<UniqueFd> pin(const Node& node) const;
   void set_pin(Node& node, std::shared_ptr<UniqueFd> fd);
   // Is `link` the node's only known name? (Then what unlinks it pins the object first.)

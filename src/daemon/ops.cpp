@@ -138,8 +138,10 @@ void on_setattr(fuse_req_t req, fuse_ino_t id, struct stat* attr, int to_set, fu
   if (to_set & FUSE_SET_ATTR_MTIME) c.mtime = attr->st_mtim;
   if (to_set & FUSE_SET_ATTR_ATIME_NOW) c.atime = timespec{0, UTIME_NOW};
   if (to_set & FUSE_SET_ATTR_MTIME_NOW) c.mtime = timespec{0, UTIME_NOW};
-  // A ctime alone, which the kernel sends after an unlink, is the lower filesystem's to keep.
+  // A ctime alone is all that the kernel says of chown(path, -1, -1). (Else a ctime is the lower filesystem's to keep.)
+  if (to_set == FUSE_SET_ATTR_CTIME) c.uid = c.gid = kUnknown;
   c.kill_suidgid = Messages::kill_suidgid();
+  c.caller = caller(req);
   reply(req, fs(req).change_attributes(node(req, id), c));
 }
 
@@ -169,7 +171,7 @@ void on_unlink(fuse_req_t req, fuse_ino_t parent, const char* name) { reply(req,
 void on_rmdir(fuse_req_t req, fuse_ino_t parent, const char* name) { reply(req, fs(req).remove_dir(node(req, parent), name)); }
 
 void on_rename(fuse_req_t req, fuse_ino_t from_parent, const char* from, fuse_ino_t to_parent, const char* to, unsigned flags) {
-  reply(req, fs(req).rename(node(req, from_parent), from, node(req, to_parent), to, flags));
+  reply(req, fs(req).rename(node(req, from_parent), from, node(req, to_parent), to, flags, caller(req)));
 }
 
 // ENOSYS once: from then on the kernel opens by itself, and keeps contents and listings across opens.
@@ -190,7 +192,7 @@ void on_read(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, fuse_fi
 void on_write(fuse_req_t req, fuse_ino_t id, const char* data, std::size_t size, off_t off, fuse_file_info* fi) {
   const NodePtr file = node(req, id);
   const auto r = fs(req).write(file, static_cast<std::uint64_t>(off), {reinterpret_cast<const std::uint8_t*>(data), size},
-                               Messages::kill_suidgid(), fi->writepage);
+                               Messages::kill_suidgid(), fi->writepage, caller(req));
   if (!r) {
     // Before the answer, after which the inode may go. ENOENT: the kernel does not have it any more.
     if (file->unwritten && context(req).session) (void)fuse_lowlevel_notify_inval_inode(context(req).session, id, -1, 0);
@@ -201,7 +203,7 @@ void on_write(fuse_req_t req, fuse_ino_t id, const char* data, std::size_t size,
 
 void on_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t off, off_t len, fuse_file_info*) {
   reply(req, fs(req).allocate(node(req, id), mode, static_cast<std::uint64_t>(off), static_cast<std::uint64_t>(len),
-                              Messages::kill_suidgid()));
+                              Messages::kill_suidgid(), caller(req)));
 }
 
 void on_lseek(fuse_req_t req, fuse_ino_t id, off_t off, int whence, fuse_file_info*) {
@@ -301,12 +303,12 @@ void on_getxattr(fuse_req_t req, fuse_ino_t id, const char* name, std::size_t si
 
 void on_setxattr(fuse_req_t req, fuse_ino_t id, const char* name, const char* value, std::size_t size, int flags) {
   if (context(req).noxattr) return fail(req, errno_code(ENOSYS));
-  reply(req, fs(req).set_xattr(node(req, id), name, {value, size}, flags));
+  reply(req, fs(req).set_xattr(node(req, id), name, {value, size}, flags, caller(req)));
 }
 
 void on_listxattr(fuse_req_t req, fuse_ino_t id, std::size_t size) {
   if (context(req).noxattr) return fail(req, errno_code(ENOSYS));
-  const auto names = fs(req).list_xattrs(node(req, id));
+  const auto names = fs(req).list_xattrs(node(req, id), caller(req));
   if (!names) return fail(req, names.error());
   std::string text;
   for (const auto& n : *names) text.append(n.c_str(), n.size() + 1);

@@ -127,7 +127,7 @@ class Wire {
   fuse_session* session() { return session_; }
   // The next reply finds nobody who waits for it.
   void interrupt_next(int error = ENOENT) { userdata_.fail_with = error; }
-  void caller(std::uint32_t uid, std::uint32_t gid) { uid_ = uid, gid_ = gid; }
+  void caller(std::uint32_t uid, std::uint32_t gid, pid_t pid = ::getpid()) { uid_ = uid, gid_ = gid, pid_ = static_cast<std::uint32_t>(pid); }
   void hang_up() { kernel_.reset(); }
 
   void send(const Bytes& message) { REQUIRE(::send(kernel_.get(), message.data(), message.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(message.size())); }
@@ -147,7 +147,7 @@ class Wire {
     h.nodeid = node;
     h.uid = uid_;
     h.gid = gid_;
-    h.pid = static_cast<std::uint32_t>(::getpid());
+    h.pid = pid_;
     Bytes out(sizeof h);
     std::memcpy(out.data(), &h, sizeof h);
     return out;
@@ -260,7 +260,7 @@ class Wire {
   fuse_session* session_ = nullptr;
   fuse_buf buffer_{};
   std::uint64_t unique_ = 100;
-  std::uint32_t uid_ = ::geteuid(), gid_ = ::getegid();
+  std::uint32_t uid_ = ::geteuid(), gid_ = ::getegid(), pid_ = static_cast<std::uint32_t>(::getpid());
 };
 
 struct ListedEntry {
@@ -572,9 +572,16 @@ TEST_SUITE("ops") {
       if (as_root()) CHECK((w.getattr(file).mode & 07777) == 06755);
       fuse_fallocate_in allocate{};
       allocate.length = 100;
-      w.caller(4711, 4711);
+      if (as_root()) {
+        CHECK(w.call(FUSE_FALLOCATE, file, Body().add(allocate)).error == 0);
+        CHECK((w.getattr(file).mode & 07777) == 06755);
+      }
+      w.caller(4711, 4711, 0);  // whose capabilities cannot be seen has none
       CHECK(w.call(FUSE_FALLOCATE, file, Body().add(allocate)).error == 0);
+      CHECK((w.getattr(file).mode & 07777) == 0755);
       w.caller(::geteuid(), ::getegid());
+      chmod(06755);
+      set(FATTR_CTIME, [](auto& in) { in.ctime = 5; });  // chown(path, -1, -1)
       CHECK((w.getattr(file).mode & 07777) == 0755);
 
       auto attr = set(FATTR_ATIME | FATTR_MTIME, [](auto& in) {
