@@ -265,6 +265,10 @@ def test_epochs():
                 equal(os.getxattr(path, "user.attr"), b"newer" if (epoch, suite) == (1, 1) else b"value")
             equal(os.readlink(os.path.join(out, f"link {epoch}")), "target")
             equal(read(os.path.join(out, f"dir {epoch}", "in it")), b"in it")
+        # A volume file from before knows nothing of the next epoch; the names of this one are still read.
+        older = w.name(b"dir 1", 2)
+        w.put_id(older, bytes(16), 1, 7)
+        equal(damages(w.verify(0)), set())
         # The same name twice is one too many; neither is dropped.
         w.put_file(w.name(b"file 1 1", 2), b"again")
         equal({kind for _, kind in damages(w.verify(1))}, {"name"})

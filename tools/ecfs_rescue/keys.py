@@ -42,6 +42,9 @@ class Keys:
     def __init__(self, masters):
         self._epochs = {epoch: EpochKeys(master) for epoch, master in masters.items()}
 
+    def has(self, epoch):
+        return epoch in self._epochs
+
     def of(self, epoch):
         if epoch not in self._epochs:
             raise Damage(f"says key epoch {epoch}, which the volume does not have")

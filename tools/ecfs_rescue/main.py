@@ -75,7 +75,7 @@ def run(options):
     findings = report.Findings(progress, sys.stderr if options.command == "list" else sys.stdout, options.json)
     walker = Walker(root_fd, volume, findings)
     if options.command == "list":
-        report.list_tree(walker, progress, options.json)
+        report.list_tree(walker, options.json)
     elif options.command == "verify":
         report.verify_tree(walker, progress, findings, options.json)
     else:

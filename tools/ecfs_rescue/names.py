@@ -24,8 +24,8 @@ class DirectoryId:
         if any(record[24:32]):
             raise Damage("has bytes that are not zero where zero is due")
         self.id = record[:16]
-        # While names are rotated, each is under one of the two.
-        self.ciphers = [keys.of(e).name for e in (following, epoch) if e]
+        # While names are rotated, each is under one of the two. An old copy of the volume file may not know the next one yet.
+        self.ciphers = [keys.of(e).name for e in (following, epoch) if keys.has(e)]
         self.record = record
 
 

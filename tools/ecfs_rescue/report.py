@@ -75,7 +75,7 @@ def counted(number, what):
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def list_tree(walker, progress, as_json):
+def list_tree(walker, as_json):
     def visit(entry):
         st = entry.st
         size, target, device = st.st_size, None, None
@@ -86,7 +86,6 @@ def list_tree(walker, progress, as_json):
             size = len(target or b"")
         elif stat.S_ISCHR(st.st_mode) or stat.S_ISBLK(st.st_mode):
             device = f"{os.major(st.st_rdev)},{os.minor(st.st_rdev)}"
-        progress.clear()
         if as_json:
             fields = {"path": shown_path(entry.path), "type": KINDS.get(stat.S_IFMT(st.st_mode), "unknown"), "mode": f"{stat.S_IMODE(st.st_mode):04o}",
                       "uid": st.st_uid, "gid": st.st_gid, "size": size, "mtime_ns": st.st_mtime_ns, "lower": shown_path(entry.lower_path)}
