@@ -250,9 +250,11 @@ def test_epochs():
             os.mkdir(directory)
             w.put_id(directory, bytes(16), epoch)
             w.put_file(w.name(b"in it", epoch, directory=directory, ident=bytes(16)), b"in it")
-        # Of both epochs, the newest counts.
+        # Of both epochs, the newest counts, in whatever order they are listed.
         path = w.name(b"file 1 1", 1)
-        os.setxattr(path, ref.xattr_name(w.keys[2], b"attr"), ref.seal_xattr(w.keys[2], bytes(24), b"attr", b"newer"))
+        for attr in [b"attr"] + [b"both %d" % n for n in range(10)]:
+            for epoch, value in ((1, b"older"), (2, b"newer")):
+                os.setxattr(path, ref.xattr_name(w.keys[epoch], attr), ref.seal_xattr(w.keys[epoch], bytes(24), attr, value))
         equal(damages(w.verify(0)), set())
         out = w.extract(0)
         equal(sorted(os.listdir(out)), sorted([f"file {e} {s}" for e in (1, 2) for s in (1, 2)] + [f"{x} {e}" for x in ("link", "dir") for e in (1, 2)]
@@ -265,6 +267,7 @@ def test_epochs():
                 equal(os.getxattr(path, "user.attr"), b"newer" if (epoch, suite) == (1, 1) else b"value")
             equal(os.readlink(os.path.join(out, f"link {epoch}")), "target")
             equal(read(os.path.join(out, f"dir {epoch}", "in it")), b"in it")
+        equal({os.getxattr(os.path.join(out, "file 1 1"), f"user.both {n}") for n in range(10)}, {b"newer"})
         # A volume file from before knows nothing of the next epoch; the names of this one are still read.
         older = w.name(b"dir 1", 2)
         w.put_id(older, bytes(16), 1, 7)
