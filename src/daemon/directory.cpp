@@ -252,7 +252,8 @@ Result<LowerName> Filesystem::name_in(const OpenDir& dir, std::string_view name)
     return LowerName{std::string(name), {}};
   }
   if (!dir.record) return dir.record.error();
-  if (dir.record->next_epoch == 0) return encode_in(dir, dir.record->epoch, name);
+  // An old copy of the volume file may lack the next epoch's key.
+  if (!config_.keys.find(dir.record->next_epoch)) return encode_in(dir, dir.record->epoch, name);
   const auto newer = encode_in(dir, dir.record->next_epoch, name);
   if (!newer || lower::stat_at(dir.fd.get(), newer->name.c_str())) return newer;
   const auto older = encode_in(dir, dir.record->epoch, name);
