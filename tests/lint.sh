@@ -24,11 +24,12 @@ complain() { # RULE TEXT
 
 # forbid RULE PATTERN WHERE [EXCEPT]: no line of the files that match WHERE and not EXCEPT matches PATTERN.
 forbid() {
-  local rule=$1 pattern=$2 where=$3 except=${4:-^$} f hit
+  local rule=$1 pattern=$2 where=$3 except=${4:-^$} f hit chosen=()
   while read -r f; do
-    [[ $f =~ $where && ! $f =~ $except ]] || continue
-    while read -r hit; do complain "$rule" "$f:$hit"; done < <(grep -nIP -- "$pattern" "$root/$f" | head -5 | cut -c1-160 || true)
+    if [[ $f =~ $where && ! $f =~ $except ]]; then chosen+=("$f"); fi
   done <<<"$list"
+  ((${#chosen[@]})) || return 0
+  while read -r hit; do complain "$rule" "$hit"; done < <(cd "$root" && grep -nIPH -m 5 -- "$pattern" "${chosen[@]}" | cut -c1-200 || true)
 }
 
 # may_include MODULE HEADERS...: the module (header and source) includes no other of our headers.
@@ -73,19 +74,20 @@ check_tree() {
   may_include keyslot volume crypto secret error format endian
 
   # The house.
-  local f lines head
+  local f lines lines_of head first=()
   while read -r f; do
     case $f in
       *.cpp | *.hpp | *.c | *.h | *.py | *.sh | tools/quickstart | tools/check | tools/build-deps | tools/ecfs-rescue | .ci/run)
-        head=$(head -n 3 "$root/$f" | tr -d '\0')
-        [[ $head == *"SPDX-License-Identifier: GPL-3.0-or-later"* ]] || complain 'SPDX line' "$f has none in its first three lines" ;;
+        mapfile -n 3 first <"$root/$f"
+        [[ ${first[*]} == *"SPDX-License-Identifier: GPL-3.0-or-later"* ]] || complain 'SPDX line' "$f has none in its first three lines" ;;
     esac
     case $f in
       *.py)
-        [[ ! -x $root/$f || $(head -n 1 "$root/$f") == '#!/usr/bin/python3' ]] || complain 'python' "$f does not start with #!/usr/bin/python3" ;;
+        [[ ! -x $root/$f || ${first[0]-} == $'#!/usr/bin/python3\n' ]] || complain 'python' "$f does not start with #!/usr/bin/python3" ;;
     esac
     if [[ $f =~ ^(src|include|tools)/ ]]; then
-      lines=$(wc -l <"$root/$f")
+      mapfile -t lines_of <"$root/$f"
+      lines=${#lines_of[@]}
       [ "$lines" -le 600 ] || complain 'length' "$f has $lines lines, more than 600"
     fi
   done <<<"$list"
