@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(SRC, 'tests', 'cli'))
 COMPARE = os.path.join(BUILD, 'tests', 'compare-trees')
 SEED = int(os.environ.get('ECFS_SEED', '1'))
 CALLS = int(os.environ.get('ECFS_COMPARE_CALLS', '1500'))
-ROUNDS = int(os.environ.get('ECFS_STEPS', '1'))
+ROUNDS = int(os.environ.get('ECFS_RESCUE_ROUNDS', '1'))
 LONG = 'l' * 255
 
 
