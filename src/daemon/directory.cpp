@@ -54,6 +54,12 @@ Result<void> write_synced(int dir, const char* name, std::string_view content, b
 
 namespace {
 
+// What cannot be set is only a time.
+void set_mtime(int fd, const timespec& mtime) {
+  const timespec times[2] = {{0, UTIME_OMIT}, mtime};
+  (void)lower::utimens_fd(fd, times);
+}
+
 bool is_dot(std::string_view name) { return name == "." || name == ".."; }
 
 }  // namespace
@@ -203,6 +209,10 @@ Result<Filesystem::Emptied> Filesystem::empty_dir(int parent, const char* name, 
   out.dir = std::move(*listing);
   const int dir = out.dir.get();
 
+  const auto before = lower::stat_fd(dir);
+  if (!before) return undone(before.error());
+  out.mtime = before->st_mtim;
+
   std::vector<std::string> own, other;
   const auto scanned = lower::read_dir(dir, 0, [&](const lower::Dirent& d) {
     if (is_dot(d.name)) return true;
@@ -227,14 +237,17 @@ Result<Filesystem::Emptied> Filesystem::empty_dir(int parent, const char* name, 
     }
     if (!r && !is_errno(r.error(), ENOENT)) return undone(r.error());
   }
+  set_mtime(dir, out.mtime);
   return out;
 }
 
 void Filesystem::restore(const Emptied& dir) {
   if (!dir.dir) return;
   // Where this fails the xattr copy has the id.
-  if (const auto st = lower::stat_fd(dir.dir.get()); st && !dir.record.empty())
+  if (const auto st = lower::stat_fd(dir.dir.get()); st && !dir.record.empty()) {
     (void)as_caller({st->st_uid, st->st_gid, 0, 0}, [&] { return write_synced(dir.dir.get(), kDir.c_str(), dir.record, false); });
+    set_mtime(dir.dir.get(), dir.mtime);
+  }
   if (dir.mode) (void)lower::chmod_fd(dir.dir.get(), *dir.mode);
 }
 

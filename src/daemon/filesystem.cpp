@@ -167,10 +167,12 @@ Result<Entry> Filesystem::make_symlink(const NodePtr& parent, std::string_view n
 
 Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const Caller& caller) {
   if (nodes_.pinned() >= config_.max_pinned) return errno_code(EMFILE);
-  const auto dir = open_dir(parent);
+  // A removed directory that somebody still stands in may make files without a name; the lower filesystem decides.
+  const auto removed = nodes_.pin(*parent);
+  const auto dir = removed ? Result<DirPtr>(DirPtr()) : open_dir(parent);
   if (!dir) return dir.error();
   auto fd = as_caller(caller, mode & S_ISGID ? Rules::caller : Rules::root,
-                      [&] { return lower::open_at((*dir)->fd.get(), ".", O_RDWR | O_TMPFILE, mode & 07777); });
+                      [&] { return lower::open_at(removed ? removed->get() : (*dir)->fd.get(), ".", O_RDWR | O_TMPFILE, mode & 07777); });
   if (!fd) return fd.error();
   const auto st = lower::stat_fd(fd->get());
   if (!st) return st.error();
@@ -277,7 +279,8 @@ Result<void> Filesystem::remove_dir(const NodePtr& parent, std::string_view name
 
 Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view from, const NodePtr& to_parent, std::string_view to,
                                 unsigned flags, const Caller& caller) {
-  if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0) return errno_code(EINVAL);
+  if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) != 0) return errno_code(EINVAL);
+  if ((flags & RENAME_EXCHANGE) && (flags & ~static_cast<unsigned>(RENAME_EXCHANGE))) return errno_code(EINVAL);
   const auto src = place(from_parent, from);
   if (!src) return src.error();
   const auto dst = place(to_parent, to);
@@ -336,6 +339,8 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
     return r;
   }
   own_name_file(*dst, dst_st ? dst_st->st_uid : src_st->st_uid, *src_st);
+  if (flags & RENAME_WHITEOUT)
+    if (const auto left = lower::stat_at(src->fd(), src->c_str())) own_name_file(*src, src_st->st_uid, *left);
   drop_target_file(target);
   drop_long_name(*src->dir, src->name);
   return {};

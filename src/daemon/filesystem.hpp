@@ -104,7 +104,7 @@ class Filesystem {
   Result<Entry> link(const NodePtr& node, const NodePtr& parent, std::string_view name, const Caller& caller);
   Result<void> unlink(const NodePtr& parent, std::string_view name);
   Result<void> remove_dir(const NodePtr& parent, std::string_view name);
-  // flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE (renameat2(2)).
+  // flags: RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT (renameat2(2)); the caller is whose a whiteout is.
   Result<void> rename(const NodePtr& from_parent, std::string_view from, const NodePtr& to_parent, std::string_view to, unsigned flags,
                       const Caller& caller = {});
   Result<std::string> read_link(const NodePtr& node);
@@ -156,6 +156,7 @@ class Filesystem {
     UniqueFd dir;
     std::string record;           // content of its `ecfs.dir`, empty where there was none
     std::optional<mode_t> mode;   // where it had to be widened
+    timespec mtime{};             // of the directory, which emptying must not move: a program may still have it open
   };
   // Takes away what is the format's own in an otherwise empty directory; ENOTEMPTY where anything else is in it.
   Result<Emptied> empty_dir(int parent, const char* name, const NodePtr& parent_node);

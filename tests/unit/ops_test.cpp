@@ -461,7 +461,7 @@ TEST_SUITE("ops") {
       CHECK(w.call(FUSE_RENAME, FUSE_ROOT_ID, Body().add(fuse_rename_in{dir}).name("file").name("moved")).error == ENOENT);
       CHECK(w.call(FUSE_RENAME2, dir, Body().add(fuse_rename2_in{dir, RENAME_NOREPLACE, 0}).name("moved").name("fifo")).error == EEXIST);
       CHECK(w.call(FUSE_RENAME2, dir, Body().add(fuse_rename2_in{dir, RENAME_EXCHANGE, 0}).name("moved").name("fifo")).error == 0);
-      CHECK(w.call(FUSE_RENAME2, dir, Body().add(fuse_rename2_in{dir, RENAME_WHITEOUT, 0}).name("moved").name("fifo")).error == EINVAL);
+      CHECK(w.call(FUSE_RENAME2, dir, Body().add(fuse_rename2_in{dir, RENAME_WHITEOUT | RENAME_EXCHANGE, 0}).name("moved").name("fifo")).error == EINVAL);
       const auto exchanged = w.lookup(dir, "fifo").as<fuse_entry_out>();
       CHECK(exchanged.nodeid == file);
 
