@@ -48,6 +48,7 @@ std::vector<std::string> split_options(const std::string& text) {
 std::optional<Failure> take_options(const std::vector<std::string>& texts, SessionConfig& config) {
   static const std::vector<std::string> pass = {"exec",  "noexec", "suid",    "nosuid",      "dev",       "nodev",
                                                 "sync",  "async",  "dirsync", "allow_other", "allow_root"};
+  static const std::vector<std::string> contexts = {"context=", "fscontext=", "defcontext=", "rootcontext="};
   // The lower filesystem keeps the times; only noatime is ours to do.
   static const std::vector<std::string> ignored = {"rw", "atime", "relatime", "norelatime", "default_permissions", "nonempty"};
   const auto has = [](const std::vector<std::string>& list, const std::string& o) {
@@ -61,6 +62,7 @@ std::optional<Failure> take_options(const std::vector<std::string>& texts, Sessi
       else if (o == "noxattr") config.noxattr = true;
       else if (o == "acl") config.acl = true;
       else if (o.rfind("fsname=", 0) == 0) config.fsname = o.substr(7);
+      else if (has(contexts, o.substr(0, o.find('=') + 1))) config.contexts.push_back(o);
       else if (has(pass, o)) config.fuse_options.push_back(o);
       else if (!has(ignored, o)) return Failure{Exit::usage, "unknown mount option '" + o + "'", "ecfsd does not know it", {}};
     }

@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint32_t kInitExt = 1u << 30;
 constexpr std::uint32_t kKillprivV2 = 1u << 28;
 constexpr std::uint32_t kNoExportSupport2 = 1u << (38 - 32);  // in flags2
+constexpr std::uint32_t kAllowIdmap2 = 1u << (40 - 32);       // in flags2; the kernel takes it with default_permissions only
 constexpr std::uint32_t kSetattrKillSuidgid = 1u << 11;
 constexpr std::uint32_t kTmpfile = 51;
 
@@ -215,14 +216,15 @@ ssize_t Messages::writev(int fd, struct iovec* iov, int count) {
     if (out.unique == t_current.unique) {
       note_reply();
       // Newer than this libfuse, or forgotten by it, and asked for here. Without killpriv_v2 every write(2) sends a GETXATTR; libfuse before
-      // 3.16.2 asks for parallel lookups and listings everywhere but in this answer; and a file handle cannot find an inode that has left
-      // memory, so none are offered.
+      // 3.16.2 asks for parallel lookups and listings everywhere but in this answer; a file handle cannot find an inode that has left
+      // memory, so none are offered; and root's mounts may be shown with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP). With that the
+      // kernel names the caller in messages that make something alone.
       if (t_current.opcode == FUSE_INIT && out.error == 0 && count > 1 && iov[1].iov_len >= sizeof(fuse_init_out)) {
         auto* init = static_cast<fuse_init_out*>(iov[1].iov_base);
         init->flags |= t_current.init_flags & (kKillprivV2 | FUSE_PARALLEL_DIROPS);
-        if (t_current.init_flags2 & kNoExportSupport2) {
+        if (const auto more = t_current.init_flags2 & (kNoExportSupport2 | (::geteuid() == 0 ? kAllowIdmap2 : 0))) {
           init->flags |= kInitExt;
-          init->flags2 |= kNoExportSupport2;
+          init->flags2 |= more;
         }
       }
     }

@@ -94,6 +94,13 @@ Failure volume_failure(const std::string& lower, const std::error_code& code, co
   return {Exit::lower, what, why, {}};
 }
 
+bool kernel_has_selinux() {
+  std::ifstream file("/proc/filesystems");
+  for (std::string word; file >> word;)
+    if (word == "selinuxfs") return true;
+  return false;
+}
+
 // What stays in one place while the session runs; libfuse's callbacks get a pointer to it.
 struct Running {
   OpsContext context;  // first: the operations see the user data as this
@@ -376,6 +383,11 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   std::string options = "subtype=ecfs,default_permissions,fsname=" + escaped(fsname);
   if (opened.read_only) options += ",ro";
   for (const auto& o : config.fuse_options) options += "," + o;
+  const bool selinux = config.contexts.empty() || kernel_has_selinux();
+  if (!selinux) spdlog::warn("SELinux is off: its contexts among the mount options are passed over, as mount(8) does");
+  // The kernel ends a context at a comma, unless it is in double quotes.
+  if (selinux)
+    for (const auto& o : config.contexts) options += "," + o.substr(0, o.find('=') + 1) + '"' + escaped(o.substr(o.find('=') + 1)) + '"';
   const char* argv[] = {"ecfsd", "-o", options.c_str(), nullptr};
   fuse_args args = FUSE_ARGS_INIT(3, const_cast<char**>(argv));
   fuse_session* session = fuse_session_new(&args, &ops_table(), sizeof(fuse_lowlevel_ops), &running);

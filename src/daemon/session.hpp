@@ -24,6 +24,7 @@ struct SessionConfig {
   bool noxattr = false;
   bool acl = false;
   std::string fsname;                     // empty: the lower directory's path
+  std::vector<std::string> contexts;  // SELinux's, "name=value"
   std::vector<std::string> fuse_options;  // for libfuse: ro, nosuid, allow_other ...
   int status_fd = -1;
 };

@@ -29,7 +29,7 @@ using lower::Verdict;
 
 // Newer than Debian 12's <linux/fuse.h>.
 constexpr std::uint32_t kTmpfile = 51, kStatx = 52;
-constexpr std::uint32_t kNoExportSupport2 = 1u << 6, kKillprivV2 = 1u << 28, kInitExt = 1u << 30, kSetattrKillSuidgid = 1u << 11;
+constexpr std::uint32_t kNoExportSupport2 = 1u << 6, kAllowIdmap2 = 1u << 8, kKillprivV2 = 1u << 28, kInitExt = 1u << 30, kSetattrKillSuidgid = 1u << 11;
 constexpr std::uint64_t kDay = 86400;
 
 struct Reply {
@@ -314,7 +314,7 @@ TEST_SUITE("ops") {
       CHECK(out.minor >= 31);
       CHECK((out.flags & wanted) == wanted);
       CHECK((out.flags & ~(wanted | of_libfuse)) == (kKillprivV2 | kInitExt));
-      CHECK(out.flags2 == kNoExportSupport2);
+      CHECK(out.flags2 == (kNoExportSupport2 | (as_root() ? kAllowIdmap2 : 0)));
       CHECK(out.max_write == 1 << 20);
       CHECK(out.max_readahead == 1 << 20);
       CHECK(out.time_gran == 1);

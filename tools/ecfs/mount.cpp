@@ -116,6 +116,7 @@ constexpr const char* kOptionsHelp =
     "  allow_other allow_root default_permissions fsname=NAME\n"
     "  noxattr     no extended attributes; creating files is then a quarter faster\n"
     "  acl         POSIX access control lists\n"
+    "  context=LABEL fscontext=LABEL defcontext=LABEL rootcontext=LABEL   SELinux's\n"
     "  nonempty    mount over a directory that is not empty\n"
     "  passfile=FILE  askpass=PROGRAM   as the options of those names\n";
 

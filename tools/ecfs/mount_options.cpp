@@ -13,6 +13,8 @@ using std::string_view_literals::operator""sv;
 constexpr std::array kForDaemon = {
     "ro"sv,      "rw"sv,   "exec"sv,  "noexec"sv,  "suid"sv,        "nosuid"sv,     "dev"sv,     "nodev"sv,
     "noatime"sv, "sync"sv, "async"sv, "dirsync"sv, "allow_other"sv, "allow_root"sv, "noxattr"sv, "acl"sv};
+// For the daemon, with a value. The contexts are SELinux's, mount(8).
+constexpr std::array kValuesForDaemon = {"fsname"sv, "context"sv, "fscontext"sv, "defcontext"sv, "rootcontext"sv};
 // What mount(8) and systemd keep for themselves but pass on all the same, and what is always so: times follow
 // the lower filesystem's rule, permissions are always the kernel's to check.
 constexpr std::array kAccepted = {"defaults"sv,   "auto"sv,        "noauto"sv,   "user"sv,
@@ -71,13 +73,13 @@ Outcome<void> add_options(MountOptions& options, const std::string& text, bool s
       options.nonempty = true;
     } else if (!has_value && among(kForDaemon, name)) {
       options.daemon.push_back(option);
-    } else if (name == "fsname" && !value.empty()) {
+    } else if (among(kValuesForDaemon, name) && !value.empty()) {
       options.daemon.push_back(option);
     } else if (name == "passfile" && !value.empty()) {
       options.passfile = value;
     } else if (name == "askpass" && !value.empty()) {
       options.askpass = value;
-    } else if (name == "fsname" || name == "passfile" || name == "askpass") {
+    } else if (among(kValuesForDaemon, name) || name == "passfile" || name == "askpass") {
       return Failure{Exit::usage, "-o " + name, "it needs a value, " + name + "=...", ""};
     } else if (among(kAccepted, option) || std::any_of(kForMountPrefix.begin(), kForMountPrefix.end(),
                                                        [&](auto p) { return option.starts_with(p); })) {
