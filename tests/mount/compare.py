@@ -91,6 +91,20 @@ def with_acl(env):
     both(env, 'ext4', options='acl')
 
 
+def several(env, kind, options):
+    """Root and two users with a group in common."""
+    group = common.unused_uid()
+    both(env, kind, users=[(env.user(), [group]), (env.user(), [group])], options='allow_other' + options)
+
+
+def two_users(env):
+    several(env, 'ext4', '')
+
+
+def two_users_with_acl(env):
+    several(env, 'xfs', ',acl')
+
+
 def differences_are_told(env):
     """What the program leaves out by design is what docs/DIFFERENCES.md tells users, each with its reason, and little."""
     listed = [line.split('\t')[0] for line in run([COMPARE, '--differences']).stdout.splitlines()]
@@ -101,4 +115,5 @@ def differences_are_told(env):
 
 
 if __name__ == '__main__':
-    common.main([on_ext4, on_xfs, on_btrfs, plain_names, short_names, chacha, as_user, as_user_on_btrfs, with_acl, differences_are_told], limit=7200)
+    common.main([on_ext4, on_xfs, on_btrfs, plain_names, short_names, chacha, as_user, as_user_on_btrfs, with_acl, two_users, two_users_with_acl,
+                 differences_are_told], limit=7200)
