@@ -61,6 +61,58 @@ Result<std::string> decode_name(const EpochKeys& keys, const DirId& dir, std::st
   return padded;
 }
 
+namespace {
+
+constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+bool is_hash(std::string_view text) { return text.size() == kHashLength && from_base64url(text).has_value(); }
+bool is_hashed(std::string_view name, std::string_view prefix) { return name.starts_with(prefix) && is_hash(name.substr(prefix.size())); }
+
+}  // namespace
+
+bool is_own_name(std::string_view name, bool root) noexcept {
+  if (!name.starts_with(kReservedPrefix)) return false;
+  if (is_hashed(name, kLongNamePrefix) || (root && is_hashed(name, kTargetPrefix))) return true;
+  if (name.ends_with(kNewSuffix)) name.remove_suffix(kNewSuffix.size());
+  return name == kDirFile || (root && (name == kVolumeFile || name == kSessionFile));
+}
+
+std::vector<CopyName> copy_readings(std::string_view lower_name) {
+  std::vector<CopyName> out;
+  if (lower_name.starts_with(kReservedPrefix)) {
+    constexpr std::size_t kLong = kLongPrefix.size() + kHashLength;
+    if (lower_name.size() <= kLong) return out;
+    if (is_hashed(lower_name.substr(0, kLong), kLongPrefix))
+      out.push_back({std::string(lower_name.substr(0, kLong)), std::string(lower_name.substr(kLong))});
+    // `ecfs.long` MARK `.` H
+    constexpr std::size_t kFront = kLongPrefix.size() - 1;
+    const std::string_view back = lower_name.substr(lower_name.size() - kHashLength - 1);
+    if (lower_name.starts_with(kLongPrefix.substr(0, kFront)) && back[0] == '.' && is_hash(back.substr(1)))
+      out.push_back({std::string(kLongPrefix) + std::string(back.substr(1)),
+                     std::string(lower_name.substr(kFront, lower_name.size() - kFront - back.size()))});
+    return out;
+  }
+  const std::size_t encoded = std::min(lower_name.find_first_not_of(kAlphabet), lower_name.size());
+  // Of every length that a sealed name's text has, the longest first.
+  for (std::size_t sealed = encoded * 3 / 4 / 16 * 16; sealed >= 32; sealed -= 16)
+    if (const std::size_t n = (sealed * 4 + 2) / 3; n <= encoded && n < lower_name.size())
+      out.push_back({std::string(lower_name.substr(0, n)), std::string(lower_name.substr(n))});
+  return out;
+}
+
+std::string shown_copy(std::string_view plain, std::string_view mark) {
+  if (mark.size() >= kNameMax) return {};
+  std::size_t keep = std::min(plain.size(), kNameMax - mark.size());
+  // Not in the middle of a character, where the name is UTF-8.
+  const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(plain[at]) & 0xC0) == 0x80; };
+  if (keep < plain.size()) {
+    std::size_t at = keep;
+    while (at > 0 && keep - at < 3 && continues(at)) --at;
+    if (at > 0 && !continues(at)) keep = at;
+  }
+  return std::string(plain.substr(0, keep)) + std::string(mark);
+}
+
 std::string seal_target(const EpochKeys& keys, std::string_view target) {
   std::string sealed = epoch_bytes(keys.epoch);
   sealed += seal_value(keys.link.bytes(), as_bytes(sealed), target);
@@ -88,8 +140,7 @@ std::optional<std::size_t> target_length(std::size_t text_length) noexcept {
 std::string target_file(std::string_view text) { return std::string(kTargetPrefix) + hash_name(text); }
 
 bool is_target_file(std::string_view name) noexcept {
-  return name.size() == kTargetPrefix.size() + kHashLength && name.starts_with(kTargetPrefix) &&
-         from_base64url(name.substr(kTargetPrefix.size())).has_value();
+  return is_hashed(name, kTargetPrefix);
 }
 
 Result<LowerXattr> encode_xattr_name(const EpochKeys& keys, std::string_view name) {

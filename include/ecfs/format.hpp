@@ -79,6 +79,7 @@ inline constexpr std::string_view kSessionFile = "ecfs.session";
 inline constexpr std::string_view kLongPrefix = "ecfs.long.";
 inline constexpr std::string_view kLongNamePrefix = "ecfs.name.";
 inline constexpr std::string_view kTargetPrefix = "ecfs.target.";
+inline constexpr std::string_view kNewSuffix = ".new";  // written first, then renamed
 inline constexpr std::size_t kHashLength = 43;  // base64url of 32 bytes
 
 // Xattr names on lower objects.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ecfs/crypto.hpp"
 
@@ -27,6 +28,21 @@ struct LowerName {
 Result<LowerName> encode_name(const EpochKeys& keys, const DirId& dir, std::string_view plain, std::size_t long_name_max);
 // damaged_name when it is not one of this directory's names. `encoded` is the base64url text.
 Result<std::string> decode_name(const EpochKeys& keys, const DirId& dir, std::string_view encoded);
+
+// Is it a file of the format's own, which no listing shows? `root`: in the volume's root, where there are more.
+bool is_own_name(std::string_view name, bool root) noexcept;
+
+// What a sync tool makes of one of our names when both sides have changed the object, and editors of what they keep beside it: the name
+// with a mark behind it, or before the `.H` that looks like an extension (docs/FORMAT.md, "Foreign entries").
+struct CopyName {
+  std::string of;    // the lower name that it may be a copy of
+  std::string mark;  // what was added
+};
+// Everything that `lower_name` may be a copy of; which of it is, only decoding tells. The likelier first.
+std::vector<CopyName> copy_readings(std::string_view lower_name);
+// The name under which the copy of `plain` is shown: with its mark, and cut before it where both together are too long; empty where the
+// mark alone is.
+std::string shown_copy(std::string_view plain, std::string_view mark);
 
 // A symlink target as base64url text, and back under the epoch that it names.
 std::string seal_target(const EpochKeys& keys, std::string_view target);

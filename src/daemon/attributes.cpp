@@ -88,6 +88,8 @@ Result<struct stat> Filesystem::attributes(const NodePtr& node) {
   }
   const auto st = at_node(
       node, [](int dir, const char* name) { return lower::stat_at(dir, name); }, [](int fd) { return lower::stat_fd(fd); });
+  if (!st || node->type == S_IFLNK)
+    if (const auto last = nodes_.removed(*node)) return *last;
   if (!st) return st.error();
   if (NodeKey::of(*st) != node->key) return errno_code(ESTALE);  // the lower directory was changed beneath us
   return plain_attributes(node, *st);

@@ -13,20 +13,13 @@ namespace ecfs::daemon {
 namespace {
 
 const std::string kDir(kDirFile);
-const std::string kDirNew = kDir + ".new";
+const std::string kDirNew = kDir + std::string(kNewSuffix);
 constexpr int kReadDir = O_RDONLY | O_DIRECTORY | O_NONBLOCK;
 
 // For our own looking: no time moves where we may ask for that.
 Result<UniqueFd> open_quietly(int dir, const char* name, int flags) {
   auto fd = lower::open_at(dir, name, flags | O_NOATIME);
   if (!fd && is_errno(fd.error(), EPERM)) fd = lower::open_at(dir, name, flags);
-  return fd;
-}
-
-// A directory that is held as O_PATH, for listing: by its descriptor, since looking up "." in it would need search permission.
-Result<UniqueFd> reopen_quietly(int dir) {
-  auto fd = lower::reopen(dir, kReadDir | O_NOATIME);
-  if (!fd && is_errno(fd.error(), EPERM)) fd = lower::reopen(dir, kReadDir);
   return fd;
 }
 
@@ -64,11 +57,18 @@ bool is_dot(std::string_view name) { return name == "." || name == ".."; }
 
 }  // namespace
 
+// By its descriptor, since looking up "." in it would need search permission.
+Result<UniqueFd> Filesystem::reopen_quietly(int dir) {
+  auto fd = lower::reopen(dir, kReadDir | O_NOATIME);
+  if (!fd && is_errno(fd.error(), EPERM)) fd = lower::reopen(dir, kReadDir);
+  return fd;
+}
+
 Filesystem::DirPtr Filesystem::make_open_dir(UniqueFd fd, bool root) {
   auto record = plain_names() ? Result<DirRecord>(DirRecord{})
                               : lending(fd.get(), S_IRUSR | S_IXUSR, [&] { return read_dir_record(fd.get()); });
   auto dir = std::make_shared<OpenDir>(std::move(fd), std::move(record));
-  dir->plain_root = root && plain_names();
+  dir->root = root;
   return dir;
 }
 
@@ -81,7 +81,7 @@ Result<Filesystem::DirPtr> Filesystem::open_dir(const NodePtr& node, bool names_
     if (attempt > 0 && !names_held) names.lock();
     if (node == nodes_.root()) return root_dir_;
     if (auto dir = nodes_.dirs.get(*node)) return dir;
-    if (nodes_.pin(*node)) return errno_code(ENOENT);  // removed, and only still open
+    if (nodes_.pin(*node) || nodes_.removed(*node)) return errno_code(ENOENT);  // removed, and only still open
     std::vector<std::pair<NodePtr, std::string>> down;
     DirPtr base;
     for (NodePtr at = node; !base;) {
@@ -216,14 +216,13 @@ Result<Filesystem::Emptied> Filesystem::empty_dir(int parent, const char* name, 
   std::vector<std::string> own, other;
   const auto scanned = lower::read_dir(dir, 0, [&](const lower::Dirent& d) {
     if (is_dot(d.name)) return true;
-    const bool ours = d.name == kDir || d.name == kDirNew || d.name.starts_with(kLongNamePrefix);
-    (ours ? own : other).emplace_back(d.name);
+    (is_own_name(d.name, false) ? own : other).emplace_back(d.name);
     return other.size() < 64;  // enough to tell
   });
   if (!scanned) return undone(scanned.error());
   if (!other.empty()) {
     const OpenDir as_dir(UniqueFd(lower::dup_fd(dir).value_or(UniqueFd()).release()), read_dir_record(dir));
-    const bool seen = std::any_of(other.begin(), other.end(), [&](const auto& n) { return plain_name(as_dir, n).has_value(); });
+    const bool seen = std::any_of(other.begin(), other.end(), [&](const auto& n) { return plain_name(as_dir, n) || copy_name(as_dir, n); });
     if (!seen) note(damage_.foreign, "a directory that looks empty holds entries that are not ecfs's; it is kept", parent_node, name);
     return undone(errno_code(ENOTEMPTY));
   }
@@ -261,7 +260,7 @@ Result<LowerName> Filesystem::encode_in(const OpenDir& dir, Epoch epoch, std::st
 Result<LowerName> Filesystem::name_in(const OpenDir& dir, std::string_view name) const {
   if (name.size() > kNameMax) return errno_code(ENAMETOOLONG);
   if (plain_names()) {
-    if (dir.plain_root && name.starts_with(kReservedPrefix)) return errno_code(EPERM);
+    if (dir.root && name.starts_with(kReservedPrefix)) return errno_code(EPERM);
     return LowerName{std::string(name), {}};
   }
   if (!dir.record) return dir.record.error();
@@ -277,10 +276,11 @@ Result<LowerName> Filesystem::name_in(const OpenDir& dir, std::string_view name)
 // ENOENT for what is the format's own, damaged_name for what is nobody's, another errno where it cannot be known.
 Result<std::string> Filesystem::plain_name(const OpenDir& dir, std::string_view lower_name) const {
   if (plain_names()) {
-    if (dir.plain_root && lower_name.starts_with(kReservedPrefix)) return errno_code(ENOENT);
-    return std::string(lower_name);
+    if (!dir.root || !lower_name.starts_with(kReservedPrefix)) return std::string(lower_name);
+    return is_own_name(lower_name, true) ? errno_code(ENOENT) : Result<std::string>(Errc::damaged_name);
   }
   if (!dir.record) return dir.record.error();
+  if (is_own_name(lower_name, dir.root)) return errno_code(ENOENT);
   std::string encoded(lower_name);
   if (lower_name.starts_with(kLongPrefix)) {
     const LowerName name{std::string(lower_name), {}};
@@ -290,8 +290,6 @@ Result<std::string> Filesystem::plain_name(const OpenDir& dir, std::string_view 
     if (!text && !is_errno(text.error(), ENOENT) && !is_errno(text.error(), EFBIG)) return text.error();
     if (!text || hash_name(*text) != lower_name.substr(kLongPrefix.size())) return Errc::damaged_name;
     encoded = std::move(*text);
-  } else if (lower_name.starts_with(kReservedPrefix)) {
-    return errno_code(ENOENT);
   }
   const EpochKeys* keys = config_.keys.find(dir.record->epoch);
   auto name = keys ? decode_name(*keys, dir.record->id, encoded) : Result<std::string>(Errc::damaged_directory);
@@ -319,11 +317,13 @@ Result<void> Filesystem::prepare_long_name(const OpenDir& dir, const LowerName& 
   return write();
 }
 
-// Goes when the entry is not there, be it gone or never made. Left behind by a fault it is an orphan that nothing reads.
-void Filesystem::drop_long_name(const OpenDir& dir, const LowerName& name) {
-  if (!name.is_long()) return;
-  const auto entry = lower::stat_at(dir.fd.get(), name.name.c_str());
-  if (!entry && is_errno(entry.error(), ENOENT)) (void)lower::unlink_at(dir.fd.get(), name.name_file().c_str(), false);
+// Goes when the entry is not there, be it gone or never made, and no copy of it needs it. Left behind by a fault it is an orphan that
+// nothing reads.
+void Filesystem::drop_long_name(const NodePtr& parent, const DirPtr& dir, const LowerName& name) {
+  if (!name.name.starts_with(kLongPrefix) || plain_names()) return;
+  const auto entry = lower::stat_at(dir->fd.get(), name.name.c_str());
+  if (!entry && is_errno(entry.error(), ENOENT) && !has_copy_of(parent, dir, name.name))
+    (void)lower::unlink_at(dir->fd.get(), name.name_file().c_str(), false);
 }
 
 Result<void> Filesystem::list(const NodePtr& node, std::uint64_t off, bool with_attributes,
@@ -347,7 +347,7 @@ Result<void> Filesystem::list(const NodePtr& node, std::uint64_t off, bool with_
       if (node == nodes_.root()) listed.ino = node->key.ino;  // what is above the root is not ours to show
       return each(listed);
     }
-    auto name = plain_name(open, d.name);
+    auto name = shown_name(node, *dir, d.name);
     if (!name) {
       if (is_errno(name.error(), ENOENT)) return true;
       if (name.error() != Errc::damaged_name) {
@@ -391,13 +391,13 @@ Result<std::string> Filesystem::lower_path(std::string_view plain_path) {
       error = errno_code(ENOENT);  // only the last component may be missing
       break;
     }
-    const auto where = place(at, name);
+    auto where = place(at, name);
     if (!where) {
       error = where.error();
       break;
     }
+    auto entry = entry_called(at, *where, name);
     out += (out.empty() ? "" : "/") + where->name.name;
-    auto entry = entry_at(at, *where);
     exists = entry.has_value();
     if (!exists) continue;
     if (held) nodes_.forget(held, 1);
@@ -421,7 +421,8 @@ Result<std::string> Filesystem::plain_path(std::string_view lower_path) {
     if (name == "..") return errno_code(EINVAL);
     const DirPtr dir = make_open_dir(std::move(*fd), root);
     root = false;
-    const auto plain = plain_name(*dir, name);
+    auto plain = plain_name(*dir, name);
+    if (!plain && plain.error() == Errc::damaged_name) plain = copy_name(*dir, name);
     if (!plain) return plain.error();
     out += "/" + *plain;
     if (lower_path.empty()) break;
@@ -443,18 +444,19 @@ std::string Filesystem::lower_path_of(const NodePtr& node) {
 }
 
 void Filesystem::note(std::atomic<std::uint64_t>& counter, const char* what, const NodePtr& node, std::string_view lower_name) {
-  counter.fetch_add(1, std::memory_order_relaxed);
-  if (!config_.log) return;
   std::string path = lower_path_of(node);
   if (!lower_name.empty()) path += "/" + std::string(lower_name);
-  constexpr std::size_t kRemembered = 1024;  // after so many different ones, the log has said enough
-  const std::string key = std::string(what) + '\0' + path;
+  constexpr std::size_t kLogged = 1024, kRemembered = 65536;  // after so many different ones, the log has said enough
+  bool fresh = false, say = false;
   {
     const std::lock_guard lock(log_mutex_);
-    if (logged_.size() >= kRemembered || std::find(logged_.begin(), logged_.end(), key) != logged_.end()) return;
-    logged_.push_back(key);
+    const std::size_t key = std::hash<std::string>()(std::string(what) + '\0' + path);
+    fresh = noted_.size() < kRemembered ? noted_.insert(key).second : !noted_.contains(key);
+    say = fresh && noted_.size() <= kLogged;
   }
-  config_.log(what, path);
+  // Damage is counted as often as it is met; a foreign entry is one however often its directory is listed.
+  if (fresh || &counter != &damage_.foreign) counter.fetch_add(1, std::memory_order_relaxed);
+  if (say && config_.log) config_.log(what, path);
 }
 
 }  // namespace ecfs::daemon

@@ -64,9 +64,9 @@ Result<Entry> Filesystem::entry_at(const NodePtr& parent, const Place& at) {
 }
 
 Result<Entry> Filesystem::lookup(const NodePtr& parent, std::string_view name) {
-  const auto at = place(parent, name);
+  auto at = place(parent, name);
   if (!at) return is_errno(at.error(), EPERM) ? errno_code(ENOENT) : at.error();
-  return entry_at(parent, *at);
+  return entry_called(parent, *at, name);
 }
 
 // Around every call that makes an entry: the long name's file before it, and away again when it came to nothing.
@@ -76,7 +76,7 @@ Result<Entry> Filesystem::make(const NodePtr& parent, std::string_view name, con
   if (!at) return at.error();
   if (const auto p = prepare_long_name(*at->dir, at->name, owner); !p) return p.error();
   auto entry = how(*at);
-  if (!entry) drop_long_name(*at->dir, at->name);
+  if (!entry) drop_long_name(parent, at->dir, at->name);
   return entry;
 }
 
@@ -132,7 +132,9 @@ Result<Entry> Filesystem::make_dir(const NodePtr& parent, std::string_view name,
       if (auto emptied = empty_dir(at.fd(), at.c_str(), parent)) (void)lower::unlink_at(at.fd(), at.c_str(), true);
       return filled.error();
     }
-    return entry_at(parent, at);
+    auto entry = entry_at(parent, at);
+    if (entry) entry->node->no_copies = !config_.changes_beneath;
+    return entry;
   });
 }
 
@@ -166,7 +168,7 @@ Result<Entry> Filesystem::make_symlink(const NodePtr& parent, std::string_view n
 }
 
 Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const Caller& caller) {
-  if (nodes_.pinned() >= config_.max_pinned) return errno_code(EMFILE);
+  if (!nodes_.room_for_pin(config_.max_pinned)) return errno_code(EMFILE);
   // A removed directory that somebody still stands in may make files without a name; the lower filesystem decides.
   const auto removed = nodes_.pin(*parent);
   const auto dir = removed ? Result<DirPtr>(DirPtr()) : open_dir(parent);
@@ -201,19 +203,35 @@ Result<Entry> Filesystem::link(const NodePtr& node, const NodePtr& parent, std::
 }
 
 Result<Filesystem::Victim> Filesystem::victim_at(const NodePtr& parent, const Place& at, const struct stat& st) {
-  Victim victim{nodes_.find(NodeKey::of(st)), nullptr};
+  Victim victim{nodes_.find(NodeKey::of(st)), nullptr, std::nullopt};
   if (!victim.node || !nodes_.only_name(*victim.node, Link{parent, at.name.name})) return victim;
+  // Of a removed directory only its attributes are of use to who has it open. Files need the descriptors more.
+  if (S_ISDIR(st.st_mode) && nodes_.pinned() >= config_.max_pinned / 2) {
+    victim.last = st;
+    victim.last->st_nlink = 0;
+    return victim;
+  }
   // The last descriptors are for what is still to be written back: refusing this removal loses nothing.
-  if (nodes_.pinned() >= config_.max_pinned) return errno_code(EMFILE);
+  if (!nodes_.room_for_pin(config_.max_pinned)) return errno_code(EMFILE);
   auto fd = lower::open_at(at.fd(), at.c_str(), O_PATH);
   if (!fd) return fd.error();
   victim.fd = std::make_shared<UniqueFd>(std::move(*fd));
   return victim;
 }
 
+Result<void> Filesystem::keep_length(Victim& victim, const std::string& target_file, const struct stat& st) {
+  if (!victim.fd || target_file.empty()) return {};
+  const auto attr = plain_attributes(victim.node, st);
+  if (!attr) return attr.error();
+  victim.last = *attr;
+  victim.last->st_nlink = 0;
+  return {};
+}
+
 void Filesystem::lose_name(const Victim& victim, const Link& name) {
   if (!victim.node) return;
   if (victim.fd) nodes_.set_pin(*victim.node, victim.fd);
+  if (victim.last) nodes_.set_removed(*victim.node, *victim.last);
   nodes_.remove_name(*victim.node, name);
 }
 
@@ -222,10 +240,13 @@ void Filesystem::own_name_file(const Place& at, uid_t from, const struct stat& o
   if (at.name.is_long()) (void)own_as(at.fd(), at.name.name_file().c_str(), from, owner);
 }
 
-std::string Filesystem::target_file_of(const Place& at, const struct stat& st) {
+std::string Filesystem::target_file_of(const NodePtr& parent, const Place& at, const struct stat& st) {
   if (!S_ISLNK(st.st_mode) || st.st_nlink > 1 || target_length(static_cast<std::size_t>(st.st_size))) return {};
   const auto text = lower::readlink_at(at.fd(), at.c_str());
   if (!text || !is_target_file(*text)) return {};
+  // A copy of a link names the same target.
+  if (at.copy) return {};
+  if (const auto looked = copy_shown_as(parent, at.dir, {}); !looked || (!plain_names() && !parent->no_copies)) return {};
   // Whoever may write to a lower directory can make a link that names another's target; only one's own goes with the link.
   const auto file = lower::stat_at(root_dir_->fd.get(), text->c_str());
   return file && file->st_uid == st.st_uid ? *text : std::string();
@@ -238,27 +259,28 @@ void Filesystem::drop_target_file(const std::string& name) {
 }
 
 Result<void> Filesystem::unlink(const NodePtr& parent, std::string_view name) {
-  const auto at = place(parent, name);
+  auto at = place(parent, name);
   if (!at) return at.error();
-  const auto st = lower::stat_at(at->fd(), at->c_str());
+  const auto st = existing(parent, *at, name);
   if (!st) return st.error();
-  const std::string target = target_file_of(*at, *st);
-  const auto victim = victim_at(parent, *at, *st);
+  const std::string target = target_file_of(parent, *at, *st);
+  auto victim = victim_at(parent, *at, *st);
   if (!victim) return victim.error();
+  if (const auto r = keep_length(*victim, target, *st); !r) return r;
   {
     const std::unique_lock lock(names_mutex_);
     if (const auto r = lower::unlink_at(at->fd(), at->c_str(), false); !r) return r;
     lose_name(*victim, Link{parent, at->name.name});
   }
   drop_target_file(target);
-  drop_long_name(*at->dir, at->name);
+  clear_up(parent, *at, name);
   return {};
 }
 
 Result<void> Filesystem::remove_dir(const NodePtr& parent, std::string_view name) {
-  const auto at = place(parent, name);
+  auto at = place(parent, name);
   if (!at) return at.error();
-  const auto st = lower::stat_at(at->fd(), at->c_str());
+  const auto st = existing(parent, *at, name);
   if (!st) return st.error();
   if (!S_ISDIR(st->st_mode)) return errno_code(ENOTDIR);
   const auto victim = victim_at(parent, *at, *st);
@@ -273,7 +295,7 @@ Result<void> Filesystem::remove_dir(const NodePtr& parent, std::string_view name
     }
     lose_name(*victim, Link{parent, at->name.name});
   }
-  drop_long_name(*at->dir, at->name);
+  clear_up(parent, *at, name);
   return {};
 }
 
@@ -281,14 +303,22 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
                                 unsigned flags, const Caller& caller) {
   if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) != 0) return errno_code(EINVAL);
   if ((flags & RENAME_EXCHANGE) && (flags & ~static_cast<unsigned>(RENAME_EXCHANGE))) return errno_code(EINVAL);
-  const auto src = place(from_parent, from);
+  auto src = place(from_parent, from);
   if (!src) return src.error();
-  const auto dst = place(to_parent, to);
+  auto dst = place(to_parent, to);
   if (!dst) return dst.error();
-  const auto src_st = lower::stat_at(src->fd(), src->c_str());
+  const auto src_st = existing(from_parent, *src, from);
   if (!src_st) return src_st.error();
-  const auto dst_st = lower::stat_at(dst->fd(), dst->c_str());
+  const auto dst_st = existing(to_parent, *dst, to);
   if (!dst_st && !is_errno(dst_st.error(), ENOENT)) return dst_st.error();
+  if (dst_st && (flags & RENAME_NOREPLACE)) return errno_code(EEXIST);
+  if (!dst_st && (flags & RENAME_EXCHANGE)) return errno_code(ENOENT);
+  if (dst_st && NodeKey::of(*dst_st) == NodeKey::of(*src_st)) return {};  // two names of one file: nothing happens, rename(2)
+  // What changes places, is replaced or leaves something behind does so under names of its own.
+  if (src->copy && (flags & (RENAME_EXCHANGE | RENAME_WHITEOUT)))
+    if (const auto r = adopt(from_parent, *src, from, caller.pid); !r) return r;
+  if (dst->copy)
+    if (const auto r = adopt(to_parent, *dst, to, caller.pid); !r) return r;
   const Link src_link{from_parent, src->name.name}, dst_link{to_parent, dst->name.name};
   const NodePtr moved = nodes_.find(NodeKey::of(*src_st));
 
@@ -296,7 +326,6 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
     return as_caller(caller, [&] { return lower::rename_at(src->fd(), src->c_str(), dst->fd(), dst->c_str(), flags); });
   };
   if (flags & RENAME_EXCHANGE) {
-    if (!dst_st) return errno_code(ENOENT);
     // Both names exist already, so their name files do too.
     const std::unique_lock lock(names_mutex_);
     const auto r = move();
@@ -308,17 +337,16 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
     own_name_file(*dst, dst_st->st_uid, *src_st);
     return r;
   }
-  if (dst_st && (flags & RENAME_NOREPLACE)) return errno_code(EEXIST);
-  if (dst_st && NodeKey::of(*dst_st) == NodeKey::of(*src_st)) return {};  // two names of one file: nothing happens, rename(2)
 
   Victim victim;
   Emptied emptied;
   std::string target;
   if (dst_st) {
-    target = target_file_of(*dst, *dst_st);
+    target = target_file_of(to_parent, *dst, *dst_st);
     auto found = victim_at(to_parent, *dst, *dst_st);
     if (!found) return found.error();
     victim = std::move(*found);
+    if (const auto r = keep_length(victim, target, *dst_st); !r) return r;
     if (S_ISDIR(dst_st->st_mode) && S_ISDIR(src_st->st_mode)) {
       auto e = empty_dir(dst->fd(), dst->c_str(), to_parent);
       // Not empty: the lower call says so in its own words, which are EEXIST on some filesystems.
@@ -335,14 +363,14 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
   }
   if (!r) {
     restore(emptied);
-    drop_long_name(*dst->dir, dst->name);
+    drop_long_name(to_parent, dst->dir, dst->name);
     return r;
   }
   own_name_file(*dst, dst_st ? dst_st->st_uid : src_st->st_uid, *src_st);
   if (flags & RENAME_WHITEOUT)
     if (const auto left = lower::stat_at(src->fd(), src->c_str())) own_name_file(*src, src_st->st_uid, *left);
   drop_target_file(target);
-  drop_long_name(*src->dir, src->name);
+  clear_up(from_parent, *src, from);
   return {};
 }
 

@@ -4,6 +4,7 @@
 //
 //   directory.cpp   directories: ids, names, listing          filesystem.cpp   making, removing, renaming, linking
 //   attributes.cpp  attributes, xattrs, times, owners          contents.cpp     reading, writing, seeking, syncing
+//   foreign.cpp     conflict copies, and what is nobody's
 #pragma once
 
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "daemon/identity.hpp"
@@ -148,6 +150,7 @@ class Filesystem {
   // directory.cpp
   Result<DirPtr> open_dir(const NodePtr& node, bool names_held = false);  // names_held: the caller holds names_mutex_
   DirPtr make_open_dir(UniqueFd fd, bool root);
+  static Result<UniqueFd> reopen_quietly(int dir);  // for listing what is held as O_PATH, without a time moving where that can be asked for
   Result<DirRecord> read_dir_record(int dir);
   Result<DirRecord> new_dir_record(int dir, pid_t caller = 0);
   Result<void> write_dir_record(int dir, std::span<const std::uint8_t> raw, pid_t caller = 0);
@@ -166,7 +169,18 @@ class Filesystem {
   Result<std::string> plain_name(const OpenDir& dir, std::string_view lower_name) const;
   // For an object of `owner`, who owns the name's file, too.
   Result<void> prepare_long_name(const OpenDir& dir, const LowerName& name, const Caller& owner);
-  void drop_long_name(const OpenDir& dir, const LowerName& name);
+  void drop_long_name(const NodePtr& parent, const DirPtr& dir, const LowerName& name);
+
+  // foreign.cpp
+  // The name to show: ENOENT for the format's own files, damaged_name for what is left out.
+  Result<std::string> shown_name(const NodePtr& node, const DirPtr& dir, std::string_view lower_name);
+  // What a conflict copy is shown as, whatever else has that name; damaged_name for what is no such copy.
+  Result<std::string> copy_name(const OpenDir& dir, std::string_view lower_name) const;
+  // The lower name of the conflict copy that is shown as `shown`, empty where there is none. Looks through the directory once.
+  Result<std::string> copy_shown_as(const NodePtr& node, const DirPtr& dir, std::string_view shown);
+  Result<void> find_copies(const NodePtr& node, OpenDir& dir);  // under copies_mutex
+  // Is there a copy of the long name, which still needs its name file? Where that can't be known, there may be.
+  bool has_copy_of(const NodePtr& node, const DirPtr& dir, const std::string& long_name);
 
   // attributes.cpp
   Result<struct stat> plain_attributes(const NodePtr& node, struct stat st);
@@ -239,25 +253,36 @@ class Filesystem {
   struct Place {
     DirPtr dir;
     LowerName name;
+    bool copy = false;  // a conflict copy: not the name that encoding gives
     int fd() const noexcept { return dir->fd.get(); }
     const char* c_str() const noexcept { return name.name.c_str(); }
   };
   Result<Place> place(const NodePtr& parent, std::string_view name);
   Result<Entry> entry_at(const NodePtr& parent, const Place& place);
+  // What is there already under `name`: the object whose encoded name `at` is, else the conflict copy that is shown so, to which `at` then changes.
+  Result<struct stat> existing(const NodePtr& parent, Place& at, std::string_view name);
+  Result<Entry> entry_called(const NodePtr& parent, Place& at, std::string_view name);
+  bool turn_to_copy(const NodePtr& parent, Place& at, std::string_view name, std::error_code& error);
+  // The conflict copy gets the name that it is shown by as its own, so that nothing else need know of copies.
+  Result<void> adopt(const NodePtr& parent, Place& copy, std::string_view name, pid_t caller);
+  // After the entry went from `at`: what was kept for its name.
+  void clear_up(const NodePtr& parent, const Place& at, std::string_view name);
   Result<Entry> make(const NodePtr& parent, std::string_view name, const Caller& owner, const std::function<Result<Entry>(const Place&)>& how);
   Result<void> fill_dir(const Place& at, mode_t wanted, const Caller& caller);
   // What is about to lose a name: its node, if the kernel knows it, and, if this is its last name, the descriptor that will be left.
   struct Victim {
     NodePtr node;
     std::shared_ptr<UniqueFd> fd;
+    std::optional<struct stat> last;  // of a directory, in place of a descriptor; of a link whose target file goes, which tells its length
   };
   Result<Victim> victim_at(const NodePtr& parent, const Place& at, const struct stat& st);
   // The file of a long name goes from `from` to the owner of the object that has the name now.
   static void own_name_file(const Place& at, uid_t from, const struct stat& owner);
+  Result<void> keep_length(Victim& victim, const std::string& target_file, const struct stat& st);
   // After the lower call, still under names_mutex_.
   void lose_name(const Victim& victim, const Link& name);
   // The `ecfs.target.H` of a link that is about to go for good.
-  std::string target_file_of(const Place& at, const struct stat& st);
+  std::string target_file_of(const NodePtr& parent, const Place& at, const struct stat& st);
   void drop_target_file(const std::string& name);
 
   std::mutex& opening(const NodeKey& key) noexcept { return opening_[key.ino % opening_.size()]; }
@@ -273,7 +298,7 @@ class Filesystem {
   // One thread at a time opens a file: two EncryptedFiles on one lower file would not know of each other's writes.
   std::array<std::mutex, 64> opening_;
   std::mutex log_mutex_;
-  std::vector<std::string> logged_;  // what was logged once, so that it is not again
+  std::unordered_set<std::size_t> noted_;  // hashes of what was said once, so that it is not again
 };
 
 }  // namespace ecfs::daemon

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace ecfs::daemon {
@@ -84,6 +85,7 @@ void NodeTable::erase_locked(const NodePtr& node, Gone& gone) {
   const auto it = nodes_.find(node->key);
   if (it != nodes_.end() && it->second == node) nodes_.erase(it);
   std::erase(displaced_, node);
+  if (!removed_.empty()) removed_.erase(node.get());
   if (node->pin_) set_pin_locked(*node, nullptr);
   const NodePtr parent = std::exchange(node->parent_, std::move(gone));
   gone = node;
@@ -123,13 +125,47 @@ std::shared_ptr<UniqueFd> NodeTable::pin(const Node& node) const {
 
 void NodeTable::set_pin_locked(Node& node, std::shared_ptr<UniqueFd> fd) {
   if (!node.pin_ && fd) pinned_.fetch_add(1, std::memory_order_relaxed);
-  if (node.pin_ && !fd) pinned_.fetch_sub(1, std::memory_order_relaxed);
+  if (node.pin_ && !fd) {
+    pinned_.fetch_sub(1, std::memory_order_relaxed);
+    ++unpins_;
+    if (waiting_ > 0) unpinned_.notify_all();
+  }
   node.pin_ = std::move(fd);
 }
 
 void NodeTable::set_pin(Node& node, std::shared_ptr<UniqueFd> fd) {
   const std::lock_guard lock(mutex_);
   set_pin_locked(node, std::move(fd));
+}
+
+bool NodeTable::room_for_pin(std::size_t max) {
+  // Forgets come to another worker; two of them stay free for those (session.cpp has four or more).
+  constexpr unsigned kWaiters = 2;
+  constexpr std::chrono::milliseconds kMoment(200);
+  std::unique_lock lock(mutex_);
+  const auto room = [&] { return pinned() < max; };
+  if (room()) return true;
+  // What stays open does not become less by waiting again.
+  if (unpins_ == vain_) return false;
+  // Nor is a worker refused only because others wait: each may take one of the descriptors that are kept for requests in flight.
+  if (waiting_ >= kWaiters) return pinned() < max + 2 * kWaiters;
+  ++waiting_;
+  const bool came = unpinned_.wait_for(lock, kMoment, room);
+  --waiting_;
+  if (!came) vain_ = unpins_;
+  return came;
+}
+
+void NodeTable::set_removed(const Node& node, const struct stat& last) {
+  const std::lock_guard lock(mutex_);
+  removed_[&node] = last;
+}
+
+std::optional<struct stat> NodeTable::removed(const Node& node) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = removed_.find(&node);
+  if (it == removed_.end()) return std::nullopt;
+  return it->second;
 }
 
 bool NodeTable::only_name(const Node& node, const Link& link) const {
@@ -147,10 +183,8 @@ void NodeTable::add_locked(Node& node, const Link& link, Gone& gone) {
     if (std::exchange(node.name_, copy_name(link.name))) leave_locked(before, gone);
     return;
   }
-  if (!node.more_) node.more_ = std::make_unique<std::vector<Link>>();
-  if (std::find(node.more_->begin(), node.more_->end(), link) != node.more_->end()) return;
-  ++link.parent->children_;
-  node.more_->push_back(link);
+  if (!node.more_) node.more_ = std::make_unique<std::set<Link>>();
+  if (node.more_->insert(link).second) ++link.parent->children_;
 }
 
 void NodeTable::remove_locked(Node& node, const Link& link, Gone& gone) {
@@ -158,12 +192,13 @@ void NodeTable::remove_locked(Node& node, const Link& link, Gone& gone) {
     node.parent_ = nullptr;
     node.name_ = nullptr;
     if (node.more_ && !node.more_->empty()) {
-      node.parent_ = node.more_->back().parent;
-      node.name_ = copy_name(node.more_->back().name);
-      node.more_->pop_back();
+      const auto next = node.more_->begin();
+      node.parent_ = next->parent;
+      node.name_ = copy_name(next->name);
+      node.more_->erase(next);
     }
     leave_locked(link.parent, gone);
-  } else if (node.more_ && std::erase(*node.more_, link) != 0) {
+  } else if (node.more_ && node.more_->erase(link) != 0) {
     leave_locked(link.parent, gone);
   }
   if (node.more_ && node.more_->empty()) node.more_ = nullptr;

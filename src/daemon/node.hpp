@@ -9,11 +9,14 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
@@ -41,10 +44,19 @@ struct Open {
   std::list<std::weak_ptr<Node>>::iterator lru;
 };
 
+// The conflict copies in a directory.
+struct Copies {
+  std::map<std::string, std::string, std::less<>> by_name;  // shown name -> lower name
+  std::set<std::string, std::less<>> of_long;               // the `ecfs.long.H` that some of them were made from
+  timespec changed{};                                       // the directory's mtime when they were looked for
+};
+
 struct OpenDir final : Open {
   UniqueFd fd;               // O_PATH
   Result<DirRecord> record;  // an error where names can't be read; unused with plain names
-  bool plain_root = false;   // the root of a volume with plain names, which reserves `ecfs.` names
+  bool root = false;         // the volume's root, where there are more files of the format's own
+  std::mutex copies_mutex;   // guards `copies`; held over lower calls
+  std::optional<Copies> copies;
   OpenDir(UniqueFd f, Result<DirRecord> r) : fd(std::move(f)), record(std::move(r)) {}
 };
 
@@ -61,6 +73,7 @@ struct Link {
   NodePtr parent;
   std::string name;  // lower
   bool operator==(const Link&) const = default;
+  bool operator<(const Link& other) const { return parent != other.parent ? parent < other.parent : name < other.name; }
 };
 
 class Node : public std::enable_shared_from_this<Node> {
@@ -71,6 +84,7 @@ class Node : public std::enable_shared_from_this<Node> {
   std::atomic<bool> no_capability{false};  // made by us: no security.capability since
   std::atomic<bool> size_known{false};     // the hint was checked after a session that was cut
   std::atomic<int> unwritten{0};           // errno of what the kernel's cache gave us in vain, until a writer was told
+  std::atomic<bool> no_copies{false};      // a directory without conflict copies; outlives the open directory, so that each is looked through once
 
  private:
   friend class NodeTable;
@@ -81,7 +95,7 @@ class Node : public std::enable_shared_from_this<Node> {
   std::uint32_t children_ = 0;  // names in this directory by which other nodes are known
   NodePtr parent_;
   std::unique_ptr<char[]> name_;
-  std::unique_ptr<std::vector<Link>> more_;
+  std::unique_ptr<std::set<Link>> more_;  // a file may have 65,000
   std::shared_ptr<UniqueFd> pin_;  // O_PATH, once no name is left
   // Guarded by the OpenCache's mutex.
   std::shared_ptr<Open> open_;
@@ -166,6 +180,12 @@ class NodeTable {
   std::vector<Link> names(const Node& node) const;  // all of them
   std::shared_ptr<UniqueFd> pin(const Node& node) const;
   void set_pin(Node& node, std::shared_ptr<UniqueFd> fd);
+  // Is there room for one pin more, with `max` at most? Where there is none, the kernel may be about to forget what was removed just now and
+  // nobody has open: that is waited for, a moment.
+  bool room_for_pin(std::size_t max);
+  // What is left to tell of a directory that was removed and could not be pinned, and of a removed link.
+  void set_removed(const Node& node, const struct stat& last);
+  std::optional<struct stat> removed(const Node& node) const;
   // Is `link` the node's only known name? (Then what unlinks it pins the object first.)
   bool only_name(const Node& node, const Link& link) const;
 
@@ -194,6 +214,11 @@ class NodeTable {
   // Nodes whose number another object has taken: the kernel still has their addresses, until it forgets them.
   std::vector<NodePtr> displaced_;
   NodePtr root_;
+  std::unordered_map<const Node*, struct stat> removed_;
+  std::condition_variable unpinned_;
+  unsigned waiting_ = 0;          // for a pin to go
+  std::uint64_t unpins_ = 0;      // pins that went
+  std::uint64_t vain_ = ~0ULL;    // `unpins_` when it was last waited for one more in vain
   std::size_t peak_ = 0;  // most nodes since memory was last given back
   std::atomic<std::size_t> pinned_{0};
 };

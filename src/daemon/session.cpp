@@ -52,6 +52,16 @@ void open_log(const SessionConfig& c) {
   spdlog::set_default_logger(std::move(log));
 }
 
+// A lower name may hold anything: here it shall not begin a line of its own.
+std::string one_line(const std::string& path) {
+  std::string out;
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return out;
+}
+
 // libfuse splits its options at commas.
 std::string escaped(const std::string& value) {
   std::string out;
@@ -362,7 +372,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   fc.max_files = budget.files;
   fc.max_pinned = budget.pinned;
   fc.changes_beneath = opened.beside_writer;
-  fc.log = [](const std::string& what, const std::string& path) { spdlog::error("{}: lower path '{}'", what, path); };
+  fc.log = [](const std::string& what, const std::string& path) { spdlog::error("{}: lower path '{}'", what, one_line(path)); };
   SessionMarker spare = fc.marker;
   auto made = Filesystem::create(std::move(fc));
   if (!made) {

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 const std::string kFile(kSessionFile);
-const std::string kNewFile = kFile + ".new";
+const std::string kNewFile = kFile + std::string(kNewSuffix);
 constexpr std::size_t kMaxSize = 64 * 1024;
 
 bool before(const timespec& a, const timespec& b) { return std::tie(a.tv_sec, a.tv_nsec) < std::tie(b.tv_sec, b.tv_nsec); }

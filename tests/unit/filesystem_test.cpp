@@ -693,9 +693,10 @@ TEST_SUITE("filesystem") {
       write_raw(lower + "/ecfs.unknown", "of a later version");
       write_raw(lower + "/" + std::string(kLongPrefix) + std::string(43, 'A'), "a long name that lost its name file");
       CHECK(v.names(dir).empty());
-      CHECK(v.fs().damage().foreign == 2);
+      CHECK(v.fs().damage().foreign == 3);
       CHECK(v.names(dir).empty());
-      CHECK(v.log().size() == 2);  // said once
+      CHECK(v.fs().damage().foreign == 3);  // counted and said once
+      CHECK(v.log().size() == 3);
       CHECK(is(v.rmdir(root, "dir"), ENOTEMPTY));
       CHECK(std::filesystem::exists(lower + "/not-of-ecfs"));
       CHECK(std::filesystem::exists(lower + "/ecfs.dir"));
@@ -705,6 +706,74 @@ TEST_SUITE("filesystem") {
       CHECK(is(v.rmdir(root, "dir"), ENOTEMPTY));
       CHECK(!v.unlink(dir, "file"));
       CHECK(!v.rmdir(root, "dir"));
+    }
+    v.check_clean();
+  }
+
+  TEST_CASE("filesystem: conflict copies are shown and used, and the name file of a long one stays for them") {
+    for (const std::size_t dirs : {64, 2}) {
+      VolumeOptions options;
+      options.max_dirs = dirs;
+      TestVolume v(options);
+      {
+        const Ref root = v.root();
+        const Ref dir = v.mkdir(root, "dir");
+        v.create(dir, "short", "s");
+        v.create(dir, kLongName, "l");
+        CHECK(dir->node->no_copies);  // made just now
+        const std::string below = v.lower("/dir"), one = v.lower("/dir/short"), two = v.lower("/dir/" + std::string(kLongName));
+        std::filesystem::copy_file(one, one + "~");
+        std::filesystem::copy_file(two, two + "~");
+        // An open volume learns of what comes from beneath when it lists.
+        CHECK(!v.exists(dir, "short~"));
+        std::set<std::string> expected{"short", "short~", std::string(kLongName), shown_copy(kLongName, "~")};
+        CHECK(v.names(dir) == expected);
+        CHECK(v.read(v.lookup(dir, "short~")) == "s");
+        CHECK(v.read(v.lookup(dir, shown_copy(kLongName, "~"))) == "l");
+        CHECK(!v.exists(dir, "short~~"));
+        CHECK(!v.unlink(dir, kLongName));
+        CHECK(v.read(v.lookup(dir, shown_copy(kLongName, "~"))) == "l");
+        CHECK(!v.rename(dir, "short", dir, shown_copy(kLongName, "~")));
+        CHECK(v.read(v.lookup(dir, shown_copy(kLongName, "~"))) == "s");
+        CHECK(!v.unlink(dir, "short~"));
+        CHECK(v.names(dir) == std::set<std::string>{shown_copy(kLongName, "~")});
+        CHECK(!v.unlink(dir, shown_copy(kLongName, "~")));
+        CHECK(TestVolume::lower_names(below) == std::set<std::string>{"ecfs.dir"});
+        CHECK(v.fs().damage().foreign == 0);
+        CHECK(!v.rmdir(root, "dir"));
+      }
+      v.check_clean();
+    }
+  }
+
+  TEST_CASE("filesystem: removed directories need no descriptors") {
+    TestVolume v;
+    {
+      const Ref root = v.root();
+      std::vector<Ref> open;
+      for (int i = 0; i < 300; ++i) {
+        open.push_back(v.mkdir(root, "d" + std::to_string(i)));
+        CHECK(!v.rmdir(root, "d" + std::to_string(i)));
+      }
+      CHECK(v.fs().nodes().pinned() <= 64);  // half of what there may be
+      for (const auto& dir : open) {
+        CHECK((v.stat(dir).st_nlink == 0 && S_ISDIR(v.stat(dir).st_mode) && v.stat(dir).st_ino == dir->attr.st_ino));
+        CHECK(is(v.lookup_error(dir, "x"), ENOENT));
+        CHECK(!v.fs().sync_dir(dir->node, false).error());
+      }
+      // Files have the other half, and are refused when nothing is left.
+      int refused = 0;
+      std::vector<Ref> files;
+      for (int i = 0; i < 100; ++i) {
+        files.push_back(v.create(root, "f" + std::to_string(i), "x"));
+        const auto error = v.unlink(root, "f" + std::to_string(i));
+        if (error) CHECK(is(error, EMFILE));
+        refused += error ? 1 : 0;
+      }
+      CHECK(refused == 100 - 64);
+      files.clear();
+      for (int i = 0; i < 100; ++i)
+        if (v.exists(root, "f" + std::to_string(i))) CHECK(!v.unlink(root, "f" + std::to_string(i)));
     }
     v.check_clean();
   }

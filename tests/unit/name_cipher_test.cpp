@@ -57,6 +57,74 @@ TEST_SUITE("pure") {
     CHECK(encode_name(keys, dir, std::string(177, 'x'), kLongMax)->is_long());
   }
 
+  TEST_CASE("names: which are the format's own") {
+    const std::string h(43, 'A');
+    for (const char* name : {"ecfs.dir", "ecfs.dir.new"}) CHECK((is_own_name(name, true) && is_own_name(name, false)));
+    CHECK((is_own_name("ecfs.name." + h, true) && is_own_name("ecfs.name." + h, false)));
+    for (const auto& name : {std::string("ecfs.volume"), std::string("ecfs.volume.new"), std::string("ecfs.session"), std::string("ecfs.session.new"), "ecfs.target." + h})
+      CHECK((is_own_name(name, true) && !is_own_name(name, false)));
+    for (const auto& name : {std::string("ecfs."), std::string("ecfs"), std::string("ecfs.dir~"), std::string("ecfs.dir.new.new"), std::string("ecfs.x.dir"), "ecfs.long." + h, "ecfs.name." + h + ".new",
+                             "ecfs.name." + h.substr(1), "ecfs.name." + h.substr(1) + "B", "ecfs.name." + h + "A", std::string("Ecfs.dir"), std::string()})
+      CHECK(!is_own_name(name, true));
+  }
+
+  TEST_CASE("names: what may be a conflict copy of what") {
+    const EpochKeys keys = epoch_keys();
+    const DirId dir = dir_id(1);
+    for (const std::size_t n : {1, 16, 17, 33, 100, 160}) {
+      const std::string plain(n, 'p'), lower = encode_name(keys, dir, plain, kLongMax)->name;
+      const auto decodes = [&](const CopyName& c) { return decode_name(keys, dir, c.of).value_or("") == plain; };
+      for (const std::string mark : {"~", ".sync-conflict-1", " (1)", "-", "A", "_conflict-of-2026", "AAAAAAAAAAAAAAAAAAAAA", "\xff", "\n"}) {
+        CAPTURE(n);
+        CAPTURE(mark);
+        const auto readings = copy_readings(lower + mark);
+        CHECK(std::ranges::count_if(readings, decodes) == 1);
+        for (const auto& r : readings) {
+          CHECK(r.of + r.mark == lower + mark);
+          CHECK(!r.mark.empty());
+          if (decodes(r)) CHECK(r.mark == mark);
+        }
+      }
+      CHECK(std::ranges::none_of(copy_readings(lower), decodes));
+    }
+    const std::string h = hash_name("x"), name = "ecfs.long." + h;
+    const auto one = [&](const std::string& lower, const std::string& mark) {
+      const auto r = copy_readings(lower);
+      return r.size() == 1 && r[0].of == name && r[0].mark == mark;
+    };
+    CHECK(one(name + "~", "~"));
+    CHECK(one(name + ".sync", ".sync"));
+    CHECK(one("ecfs.long.sync-1." + h, ".sync-1"));
+    CHECK(one("ecfs.long (1)." + h, " (1)"));
+    // Both at once.
+    const auto both = copy_readings(name + "." + h);
+    REQUIRE(both.size() == 2);
+    CHECK((both[0].mark == "." + h && both[1].mark == "." + h));
+    for (const auto& none : {name, std::string("ecfs.long."), "ecfs.long" + h, "ecfs.name." + h + "~", std::string("ecfs.dir~"), std::string("ecfs.x.dir"), std::string("x"), std::string(),
+                             std::string(43, 'A'), "ecfs.name~." + h})
+      CHECK(copy_readings(none).empty());
+  }
+
+  TEST_CASE("names: what a conflict copy is shown as") {
+    CHECK(shown_copy("a", "~") == "a~");
+    CHECK(shown_copy(std::string(254, 'a'), "~") == std::string(254, 'a') + "~");
+    CHECK(shown_copy(std::string(255, 'a'), "~") == std::string(254, 'a') + "~");
+    CHECK(shown_copy("a", std::string(254, 'm')) == "a" + std::string(254, 'm'));
+    CHECK(shown_copy("a", std::string(255, 'm')).empty());
+    CHECK(shown_copy("a", std::string(300, 'm')).empty());
+    // Characters of two, three and four bytes are kept whole; what is no UTF-8 is cut where it must be.
+    for (const std::string c : {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"}) {
+      std::string plain;
+      while (plain.size() + c.size() <= 255) plain += c;
+      for (std::size_t mark = 1; mark < 20; ++mark) {
+        const std::string shown = shown_copy(plain, std::string(mark, 'm'));
+        const std::size_t kept = std::min(plain.size(), (255 - mark) / c.size() * c.size());
+        CHECK(shown == plain.substr(0, kept) + std::string(mark, 'm'));
+      }
+    }
+    CHECK(shown_copy(std::string(255, '\x80'), "mm") == std::string(253, '\x80') + "mm");
+  }
+
   TEST_CASE("names: a smaller long_name_max") {
     const EpochKeys keys = epoch_keys();
     const auto lower = encode_name(keys, dir_id(1), std::string(40, 'x'), 64);
