@@ -94,17 +94,31 @@ def same_bytes(what, got, want):
                  % (what, len(want), len(got), n, short(bytes(want[n:n + 16])), short(bytes(got[n:n + 16]))))
 
 
+def errno_name(e):
+    return 'EOPNOTSUPP' if e.errno == errno.EOPNOTSUPP else errno.errorcode.get(e.errno, str(e.errno))
+
+
 def outcome(f, *args, **kw):
     """'OK', or the name of the errno that it failed with."""
     try:
         f(*args, **kw)
     except OSError as e:
-        return 'EOPNOTSUPP' if e.errno == errno.EOPNOTSUPP else errno.errorcode.get(e.errno, str(e.errno))
+        return errno_name(e)
     return 'OK'
 
 
 def gives(what, want, f, *args, **kw):
     equal(what, outcome(f, *args, **kw), want)
+
+
+def put(path, data=b''):
+    with open(path, 'wb') as f:
+        f.write(data)
+
+
+def get(path):
+    with open(path, 'rb') as f:
+        return f.read()
 
 
 def wait_until(what, condition, timeout=60):
