@@ -51,7 +51,7 @@ def make_disk(env, mb=256, mkfs=()):
     return path
 
 
-def run(env, script, args=(), disk=None, share=None, kill_after=None, kill_at=None, timeout=200, memory='512M', boot=(), ok=(0,)):
+def run(env, script, args=(), disk=None, share=None, kill_after=None, kill_at=None, timeout=500, memory='512M', boot=(), ok=(0,)):
     """Runs the script (a program, by its first line) with args to its end; an Ended. The whole machine is killed, as by a power cut,
     kill_after so many seconds after the script said its first line, or as soon as it says the line kill_at. boot: more arguments of
     the kernel."""

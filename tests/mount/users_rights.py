@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Set-id bits, capabilities, ACLs, and whose the format's own files are: each case does the same in a plain directory of the same
 filesystem, and says what it must come to, so that a kernel that agrees with a mistake is found, too."""
+import ctypes
 import os
 import stat
 
@@ -11,6 +12,7 @@ from identities import ALL, Actor, acl, available
 from users_compare import attributes, create, facts, fallocate, lchown, listing, mkdir, mknod, write
 
 LONG, LONG2 = 'L' * 230, 'M' * 230
+libc = ctypes.CDLL(None)
 
 
 def mode_of(path):
@@ -252,13 +254,49 @@ def owners_beneath(env):
     own('mended', two.one, two.one, 'top/trap')
 
 
+def own_namespace():
+    """This process becomes root of a user namespace, in which it is root still, and has every capability over nothing else."""
+    if libc.unshare(0x10000000) != 0:
+        raise common.Skip('no user namespace here')
+    for name, text in (('uid_map', '0 0 1'), ('setgroups', 'deny'), ('gid_map', '0 0 1')):
+        try:
+            with open('/proc/self/' + name, 'w') as f:
+                f.write(text)
+        except OSError as e:
+            raise common.Skip('no user namespace here: %s' % e)
+
+
+def namespace(env):
+    """Capabilities in a user namespace are not the machine's, though the caller's number is 0."""
+    two = Two(env)
+    for top in two:
+        def inside(f, *args):
+            return common.in_child(f, *args, before=own_namespace)
+        os.mkdir(top + '/d')
+        os.chmod(top + '/d', 0o500)
+        path = top + '/d/f'
+        what = ' in ' + top
+        inside(create, path, 0o644, 0)
+        equal('what is made' + what, facts(path)[:3], (oct(stat.S_IFREG | 0o644), 0, 0))
+        inside(mkdir, top + '/d/' + LONG, 0o755, 0)
+        os.setxattr(path, 'trusted.secret', b'1')
+        os.setxattr(path, 'user.public', b'2')
+        equal('attributes' + what, [n for n in inside(attributes, path) if n != 'security.selinux'], ['user.public'])
+        for f, *args in ((write, 0, b'x'), (os.truncate, 1), (fallocate, 9000)):
+            two.file(path, 0o6777, uid=0, gid=0)
+            inside(f, path, *args)
+            equal('set-id bits after %s%s' % (f.__name__, what), mode_of(path), '0o777')
+        two.file(path, 0o6755, uid=0, gid=0)
+        inside(lchown, path, -1, -1)
+        equal('after chown that changes nobody' + what, mode_of(path), '0o755')
+
+
 def rename_exchange(one, two):
-    import ctypes
-    return ctypes.CDLL(None).renameat2(-100, os.fsencode(one), -100, os.fsencode(two), 2)
+    return libc.renameat2(-100, os.fsencode(one), -100, os.fsencode(two), 2)
 
 
 if __name__ == '__main__':
     if os.geteuid() != 0:
         print('SKIP: needs root, to be anybody else')
         raise SystemExit(77)
-    common.main([set_id_bits, capabilities, acls, owners_beneath])
+    common.main([set_id_bits, capabilities, acls, owners_beneath, namespace])
