@@ -75,6 +75,12 @@ def set_id_bits(env):
         equal('chown by root' + what, after(two.root, 0o6755, lchown, two.two, -1), '0o755')
         equal('chgrp by the owner' + what, after(two.member, 0o6755, lchown, -1, two.one), '0o755')
         equal('chown that changes nobody' + what, after(two.member, 0o6755, lchown, -1, -1), '0o755')
+        for kind, make, want in (('fifo', os.mkfifo, '0o755'), ('directory', os.mkdir, '0o6755')):
+            make(top + '/' + kind)
+            os.chown(top + '/' + kind, two.one, two.group)
+            os.chmod(top + '/' + kind, 0o6755)
+            two.member.call(lchown, top + '/' + kind, -1, -1)
+            equal('of a %s%s' % (kind, what), mode_of(top + '/' + kind), want)
         equal('the same, no bits' + what, after(two.stranger, 0o755, lchown, -1, -1), '0o755')
         equal('the same of set-gid without execution, in the group' + what, after(two.member, 0o2644, lchown, -1, -1), '0o2644')
         equal('not in the group' + what, after(own_group_only, 0o2644, lchown, -1, -1), '0o644')
