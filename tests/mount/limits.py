@@ -281,4 +281,4 @@ def storm(env):
 
 if __name__ == '__main__':
     common.main([sizes_xfs, sizes_ext4, sizes_btrfs, subdirectories, entries, long_paths, names_of_every_script, hard_links, many_xattrs, nested, held_directories,
-                 few_descriptors, storm])
+                 few_descriptors, storm], limit=of(600, 3600))

@@ -113,4 +113,4 @@ def as_user(env):
 
 
 if __name__ == '__main__':
-    common.main([as_root, as_user])
+    common.main([as_root, as_user], limit=3600 if ALL else 600)
