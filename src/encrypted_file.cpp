@@ -49,16 +49,32 @@ Result<EncryptedFile> EncryptedFile::open(UniqueFd fd, const KeyRing& keys, Opti
 Result<EncryptedFile> EncryptedFile::open(UniqueFd fd, const KeyRing& keys, Options options, std::uint64_t lower_bytes) {
   EncryptedFile file(std::move(fd), keys, options);
   if (lower_bytes == 0) return file;
-  // Looking at the header and the last block is our own purpose, not the user's reading.
-  const bool quiet = lower::set_noatime(file.fd(), true);
-  auto settled = file.settle(lower_bytes);
-  if (quiet && !options.noatime) lower::set_noatime(file.fd(), false);
-  if (!settled) return settled.error();
+  if (const auto settled = file.settle_quietly(lower_bytes); !settled) return settled.error();
   return file;
+}
+
+Result<void> EncryptedFile::refresh(std::uint64_t lower_bytes, bool mend, bool lost_header_is_empty) {
+  options_.writable = mend;
+  options_.lost_header_is_empty = lost_header_is_empty;
+  hint_differed_from_.reset();
+  if (lower_bytes > 0) return settle_quietly(lower_bytes);
+  size_ = 0;
+  forget_key();
+  return {};
+}
+
+// Looking at the header and the last block is our own purpose, not the user's reading.
+Result<void> EncryptedFile::settle_quietly(std::uint64_t lower_bytes) {
+  const bool quiet = lower::set_noatime(fd(), true);
+  auto settled = settle(lower_bytes);
+  if (quiet && !options_.noatime) lower::set_noatime(fd(), false);
+  return settled;
 }
 
 Result<void> EncryptedFile::load_header(std::span<const std::uint8_t, kPage> page0) {
   const auto raw = page0.first<kHeaderSize>();
+  // The same file key as before, then: no two headers are alike.
+  if (key_ && std::equal(raw.begin(), raw.end(), header_.begin())) return {};
   const auto header = FileHeader::decode(raw);
   if (!header) return header.error();
   const EpochKeys* epoch = keys_->find(header->epoch);

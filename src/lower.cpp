@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -55,6 +56,28 @@ struct ProcPath {
     std::snprintf(text, sizeof text, name ? "/proc/self/fd/%d/%s" : "/proc/self/fd/%d", fd, name);
   }
 };
+
+Result<Stat> ask_now(int dir, const char* name, int flags) {
+  struct statx x;
+  if (::statx(dir, name, flags | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS | STATX_BTIME, &x) < 0) return last_errno();
+  Stat st;
+  static_cast<struct ::stat&>(st) = {};
+  st.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor);
+  st.st_ino = x.stx_ino;
+  st.st_mode = x.stx_mode;
+  st.st_nlink = x.stx_nlink;
+  st.st_uid = x.stx_uid;
+  st.st_gid = x.stx_gid;
+  st.st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor);
+  st.st_size = static_cast<off_t>(x.stx_size);
+  st.st_blksize = static_cast<blksize_t>(x.stx_blksize);
+  st.st_blocks = static_cast<blkcnt_t>(x.stx_blocks);
+  st.st_atim = {x.stx_atime.tv_sec, x.stx_atime.tv_nsec};
+  st.st_mtim = {x.stx_mtime.tv_sec, x.stx_mtime.tv_nsec};
+  st.st_ctim = {x.stx_ctime.tv_sec, x.stx_ctime.tv_nsec};
+  if (x.stx_mask & STATX_BTIME) st.born = x.stx_btime.tv_sec * 1'000'000'000 + x.stx_btime.tv_nsec;
+  return st;
+}
 
 }  // namespace
 
@@ -171,6 +194,16 @@ Result<struct stat> stat_at(int dir, const char* name) {
   struct stat st;
   if (::fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) return last_errno();
   return st;
+}
+
+Result<Stat> stat_now(int fd) {
+  if (const Verdict v = ask(Op::stat, fd); v.error) return errno_code(v.error);
+  return ask_now(fd, "", AT_EMPTY_PATH);
+}
+
+Result<Stat> stat_now_at(int dir, const char* name) {
+  if (const Verdict v = ask(Op::stat, dir, name); v.error) return errno_code(v.error);
+  return ask_now(dir, name, AT_SYMLINK_NOFOLLOW);
 }
 
 Result<struct statvfs> statvfs(int fd) {
@@ -322,6 +355,21 @@ Result<void> read_dir(int fd, std::uint64_t off, const std::function<bool(const 
       if (!each({d->d_ino, static_cast<std::uint64_t>(d->d_off), d->d_type, d->d_name})) return {};
     }
   }
+}
+
+Result<void> lock_file(int fd, FileLock how) {
+  struct flock whole {};
+  whole.l_type = how == FileLock::shared ? F_RDLCK : F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  const auto r = simple(Op::lock, fd, nullptr, [&] { return ::fcntl(fd, F_OFD_SETLK, &whole); });
+  return !r && is_errno(r.error(), EACCES) ? errno_code(EAGAIN) : r;
+}
+
+void unlock_file(int fd) noexcept {
+  struct flock whole {};
+  whole.l_type = F_UNLCK;
+  whole.l_whence = SEEK_SET;
+  retry([&] { return ::fcntl(fd, F_OFD_SETLK, &whole); });
 }
 
 Result<void> lock(int fd, bool exclusive) {

@@ -66,6 +66,12 @@ namespace {
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 bool is_hash(std::string_view text) { return text.size() == kHashLength && from_base64url(text).has_value(); }
+// `ecfs.session.ID`, the ID being 9 bytes.
+bool is_shared_session(std::string_view name) {
+  constexpr std::size_t kId = 12;
+  if (name.size() != kSessionFile.size() + 1 + kId || !name.starts_with(kSessionFile) || name[kSessionFile.size()] != '.') return false;
+  return from_base64url(name.substr(kSessionFile.size() + 1)).has_value();
+}
 bool is_hashed(std::string_view name, std::string_view prefix) { return name.starts_with(prefix) && is_hash(name.substr(prefix.size())); }
 
 }  // namespace
@@ -74,7 +80,7 @@ bool is_own_name(std::string_view name, bool root) noexcept {
   if (!name.starts_with(kReservedPrefix)) return false;
   if (is_hashed(name, kLongNamePrefix) || (root && is_hashed(name, kTargetPrefix))) return true;
   if (name.ends_with(kNewSuffix)) name.remove_suffix(kNewSuffix.size());
-  return name == kDirFile || (root && (name == kVolumeFile || name == kSessionFile));
+  return name == kDirFile || (root && (name == kVolumeFile || name == kLockFile || name == kSessionFile || is_shared_session(name)));
 }
 
 std::vector<CopyName> copy_readings(std::string_view lower_name) {

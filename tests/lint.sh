@@ -59,7 +59,7 @@ check_tree() {
   forbid 'spdlog never in libecfs' 'spdlog' '^(include/|src/[^/]*$)'
   forbid 'libecfs never prints' '\b(std::cout|std::cerr|std::clog|printf|fprintf|puts|fputs|perror|syslog) *\(?' '^(include/|src/[^/]*\.cpp$)'
   forbid 'the daemon never sees keyslots' 'keyslot\.hpp' '^src/daemon/'
-  forbid 'filesystem and node know nothing above them' '#include "daemon/(ops|session|control|stats|messages)\.hpp' '^src/daemon/(filesystem|directory|foreign|attributes|contents|node|identity|session_marker)\.(cpp|hpp)$'
+  forbid 'filesystem and node know nothing above them' '#include "daemon/(ops|session|control|stats|messages)\.hpp' '^src/daemon/(filesystem|directory|foreign|attributes|contents|shared|node|identity|session_marker)\.(cpp|hpp)$'
   may_include error
   may_include endian
   may_include unique_fd

@@ -38,6 +38,12 @@ class EncryptedFile {
   // The same where the caller has just asked for the lower size.
   static Result<EncryptedFile> open(UniqueFd fd, const KeyRing& keys, Options options, std::uint64_t lower_bytes);
 
+  // A file that others may change between two uses of it: nothing is read yet, and before each use there is a refresh.
+  static EncryptedFile unread(UniqueFd fd, const KeyRing& keys, Options options) { return EncryptedFile(std::move(fd), keys, options); }
+  // Forgets what is known of the file and learns it anew, while a lock keeps the others out. `mend`: a wrong size hint is set right, for which
+  // the lock must be exclusive. `lost_header_is_empty`: as in Options.
+  Result<void> refresh(std::uint64_t lower_bytes, bool mend, bool lost_header_is_empty);
+
   std::uint64_t size() const noexcept { return size_; }
   // Where opening found that the size hint and the last block disagreed: the plaintext offset from which on what the hint told differs from
   // what there is. Whoever was told the hint's size takes the rest for zeros, or does not ask for it.
@@ -69,6 +75,7 @@ class EncryptedFile {
   Result<void> load_header(std::span<const std::uint8_t, kPage> page0);
   Result<void> cut_lower(std::uint64_t size) const;
   Result<void> settle(std::uint64_t lower_bytes);
+  Result<void> settle_quietly(std::uint64_t lower_bytes);
   Result<std::uint64_t> last_nonzero_page(std::uint64_t pages) const;
   bool block_is_hole(std::uint64_t block) const;
 

@@ -76,6 +76,7 @@ inline constexpr std::string_view kReservedPrefix = "ecfs.";
 inline constexpr std::string_view kDirFile = "ecfs.dir";
 inline constexpr std::string_view kVolumeFile = "ecfs.volume";
 inline constexpr std::string_view kSessionFile = "ecfs.session";
+inline constexpr std::string_view kLockFile = "ecfs.lock";
 inline constexpr std::string_view kLongPrefix = "ecfs.long.";
 inline constexpr std::string_view kLongNamePrefix = "ecfs.name.";
 inline constexpr std::string_view kTargetPrefix = "ecfs.target.";

@@ -23,7 +23,7 @@ namespace ecfs::lower {
 // What a call is about to do, for tests that record the stream of calls or make one fail.
 enum class Op : std::uint8_t {
   open, pread, pwrite, ftruncate, fallocate, seek, fsync, stat, mkdir, mknod, symlink, link, unlink, rename,
-  readlink, chmod, chown, utimens, getxattr, setxattr, listxattr, removexattr, getdents, statvfs, flock
+  readlink, chmod, chown, utimens, getxattr, setxattr, listxattr, removexattr, getdents, statvfs, flock, lock
 };
 struct Call {
   Op op;
@@ -64,8 +64,15 @@ void will_need(int fd, std::uint64_t off, std::uint64_t len) noexcept;  // posix
 // Sets or clears O_NOATIME on the open file description; false where only the owner may.
 bool set_noatime(int fd, bool on) noexcept;
 
+// Attributes, and when the object was made: an inode number that has been given away anew is another object.
+struct Stat : ::stat {
+  std::int64_t born = 0;  // nanoseconds since 1970; 0 where the lower filesystem does not say, or was not asked
+};
 Result<struct stat> stat_fd(int fd);
 Result<struct stat> stat_at(int dir, const char* name);
+// The same as they are now, also where the lower filesystem is a network's and remembers for a while. With the time of birth.
+Result<Stat> stat_now(int fd);
+Result<Stat> stat_now_at(int dir, const char* name);
 Result<struct statvfs> statvfs(int fd);
 
 Result<void> mkdir_at(int dir, const char* name, mode_t mode);
@@ -102,6 +109,12 @@ struct Dirent {
 // Reads entries from position `off` (0: the start) of a directory opened for reading and calls `each` until it returns
 // false or the directory ends. getdents64(2).
 Result<void> read_dir(int fd, std::uint64_t off, const std::function<bool(const Dirent&)>& each);
+
+// Lock of an open file description on a whole file (F_OFD_SETLK, fcntl(2)), without waiting; EAGAIN where another one is in the way. It reaches
+// other hosts where the lower filesystem's locks do. `exclusive` needs a descriptor open for writing, `shared` one for reading.
+enum class FileLock : std::uint8_t { shared, exclusive };
+Result<void> lock_file(int fd, FileLock how);
+void unlock_file(int fd) noexcept;  // like closing, which would do it too: it cannot fail usefully
 
 // flock(2), without waiting; EWOULDBLOCK when somebody else holds it.
 Result<void> lock(int fd, bool exclusive);

@@ -60,13 +60,15 @@ Result<struct stat> Filesystem::plain_attributes(const NodePtr& node, struct sta
   if (!S_ISREG(st.st_mode)) return st;
   const auto lower_bytes = static_cast<std::uint64_t>(st.st_size);
   auto by_hint = plain_size_by_hint(lower_bytes);
-  const bool doubtful = !by_hint || (lower_bytes > 0 && !node->size_known && config_.marker.in_cut(st.st_ctim));
+  const bool doubtful = !by_hint || (lower_bytes > 0 && !node->size_known && in_cut(st.st_ctim));
   if (doubtful) {
     // Opening asks the last block and sets the hint right. A file that can't be opened so shows what its lower size says.
-    if (const auto file = open_file(node)) {
-      const std::shared_lock lock((*file)->mutex);
-      by_hint = (*file)->file.size();
-      node->size_known = true;
+    const auto file = open_file(node);
+    const auto size = !file ? Result<std::uint64_t>(file.error())
+                            : use(node, **file, Access::read, [](const EncryptedFile& f) { return Result<std::uint64_t>(f.size()); });
+    if (size) {
+      by_hint = *size;
+      node->size_known = !config_.changes_beneath;
     } else if (!by_hint) {
       const std::uint64_t pages = split_lower_size(lower_bytes).pages;
       by_hint = plain_size_of(pages, payload(pages - 1));
@@ -78,8 +80,14 @@ Result<struct stat> Filesystem::plain_attributes(const NodePtr& node, struct sta
 
 Result<struct stat> Filesystem::attributes(const NodePtr& node) {
   // What is open answers itself, and under its lock: not in the middle of a write.
-  if (node->type == S_IFREG) {
-    if (const auto file = nodes_.files.get(*node)) {
+  if (const auto file = node->type == S_IFREG ? nodes_.files.get(*node) : nullptr) {
+    if (config_.changes_beneath) {
+      // By its hint, which is right between two writes of whoever keeps to the locks; a reader in between waits for the end.
+      const auto st = stat_of(file->file.fd());
+      if (st) return plain_attributes(node, *st);
+      if (!is_errno(st.error(), ESTALE)) return st.error();
+      nodes_.files.drop(*node);  // removed on another host, perhaps with another now under its number
+    } else {
       const std::shared_lock lock(file->mutex);
       auto st = lower::stat_fd(file->file.fd());
       if (st) st->st_size = static_cast<off_t>(file->file.size());
@@ -87,7 +95,7 @@ Result<struct stat> Filesystem::attributes(const NodePtr& node) {
     }
   }
   const auto st = at_node(
-      node, [](int dir, const char* name) { return lower::stat_at(dir, name); }, [](int fd) { return lower::stat_fd(fd); });
+      node, [&](int dir, const char* name) { return stat_of(dir, name); }, [&](int fd) { return stat_of(fd); });
   if (!st || node->type == S_IFLNK)
     if (const auto last = nodes_.removed(*node)) return *last;
   if (!st) return st.error();
@@ -96,12 +104,12 @@ Result<struct stat> Filesystem::attributes(const NodePtr& node) {
 }
 
 // Which bits go depends on the caller's groups, and the lower kernel knows the rules: it does the same for a chown(2) that changes nobody.
-Result<void> Filesystem::kill_set_ids(OpenFile& file, const Caller& caller) {
-  const auto st = lower::stat_fd(file.file.fd());
+Result<void> Filesystem::kill_set_ids(const EncryptedFile& file, const Caller& caller) {
+  const auto st = lower::stat_fd(file.fd());
   if (!st) return st.error();
   if (!(st->st_mode & (S_ISUID | S_ISGID))) return {};
   const AsCaller as(caller, Rules::caller);
-  return lower::chown_fd(file.file.fd(), kUnknown, kUnknown);
+  return lower::chown_fd(file.fd(), kUnknown, kUnknown);
 }
 
 // What the format keeps beside an object: the files of its long names, of its long target, of a directory's id. Only what the object's
@@ -176,10 +184,13 @@ Result<struct stat> Filesystem::change_attributes(const NodePtr& node, const Att
   if (change.size) {
     const auto file = writable_file(node);
     if (file) {
-      const std::unique_lock lock((*file)->mutex);
-      if (const auto r = noted(node, as_caller(change.caller, [&] { return (*file)->file.truncate(*change.size); })); !r) return r.error();
-      if (change.kill_suidgid)
-        if (const auto r = kill_set_ids(**file, change.caller); !r) return r.error();
+      // Emptying needs no look at what may be damaged.
+      const auto access = *change.size == 0 ? Access::replace : Access::write;
+      const auto r = noted(node, use(node, **file, access, [&](EncryptedFile& f) {
+        auto done = as_caller(change.caller, [&] { return f.truncate(*change.size); });
+        return done && change.kill_suidgid ? kill_set_ids(f, change.caller) : done;
+      }));
+      if (!r) return r.error();
     } else if (*change.size == 0 && file.error().category() == ecfs_category()) {
       // What does not open for its damage can still be emptied.
       bool writable = false;

@@ -76,11 +76,13 @@ Result<Filesystem::FilePtr> Filesystem::keep_open(const NodePtr& node, UniqueFd 
   options.suite = config_.volume.suite;
   options.writable = writable;
   options.noatime = config_.noatime;
+  // Where others write too it is read before each use, and under their lock.
+  if (config_.changes_beneath)
+    return nodes_.files.put(node, std::make_shared<OpenFile>(EncryptedFile::unread(std::move(fd), config_.keys, options), writable));
   options.lost_header_is_empty = config_.marker.in_cut(st.st_ctim);
   auto file = EncryptedFile::open(std::move(fd), config_.keys, options, static_cast<std::uint64_t>(st.st_size));
   if (!file) return file.error();
-  auto open = std::make_shared<OpenFile>(std::move(*file), writable);
-  return config_.changes_beneath ? open : nodes_.files.put(node, std::move(open));
+  return nodes_.files.put(node, std::make_shared<OpenFile>(std::move(*file), writable));
 }
 
 Result<Filesystem::FilePtr> Filesystem::open_file(const NodePtr& node) {
@@ -91,7 +93,7 @@ Result<Filesystem::FilePtr> Filesystem::open_file(const NodePtr& node) {
   bool writable = false;
   auto fd = open_lower(node, writable);
   if (!fd) return fd.error();
-  const auto st = lower::stat_fd(fd->get());
+  const auto st = stat_of(fd->get());
   if (!st) return st.error();
   if (NodeKey::of(*st) != node->key || !S_ISREG(st->st_mode)) return errno_code(ESTALE);
   return keep_open(node, std::move(*fd), writable, *st);
@@ -101,34 +103,40 @@ Result<Filesystem::FilePtr> Filesystem::writable_file(const NodePtr& node) {
   if (config_.read_only) return errno_code(EROFS);
   auto file = open_file(node);
   if (!file) (void)noted(node, Result<void>(file.error()));
+  if (file && !(*file)->writable && config_.changes_beneath) {
+    // Another may have made it writable since it was opened.
+    nodes_.files.drop(*node);
+    file = open_file(node);
+  }
   if (file && !(*file)->writable) return errno_code(EACCES);
   return file;
 }
 
 Result<std::size_t> Filesystem::read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out) {
   Result<std::size_t> n = errno_code(EIO);
-  // A writer beside us may be in the middle of a change, which then looks like damage: looked at again, it is not.
-  for (int tries = config_.changes_beneath ? 4 : 1; tries > 0; --tries) {
+  // What works beneath us without our locks may be in the middle of a change, which then looks like damage: looked at again, it is not.
+  constexpr std::chrono::milliseconds kPauses[] = {std::chrono::milliseconds(1), std::chrono::milliseconds(10), std::chrono::milliseconds(50)};
+  for (std::size_t tries = 0;; ++tries) {
     const auto file = open_file(node);
-    if (!file) {
-      n = file.error();
-      continue;
-    }
-    OpenFile& open = **file;
-    const std::shared_lock lock(open.mutex);
-    // The kernel was told the hint's size and keeps to it: what a wrong hint hides or makes up must not look good. (After a session that was cut,
-    // sizes are verified before they are told.)
-    const auto differs = open.file.hint_differed_from();
-    n = differs && !node->size_known && off + out.size() > *differs ? Errc::damaged_block : open.file.read(off, out);
-    if (!n) continue;
-    // A sequential reader: let the lower file's reading ahead overlap our decrypting.
-    constexpr std::uint64_t kAhead = 2 << 20;
-    if (off > 0 && open.next_read.load(std::memory_order_relaxed) == off && off + *n < open.file.size())
-      lower::will_need(open.file.fd(), page_off(block_of(off + *n)), kAhead);
-    open.next_read.store(off + *n, std::memory_order_relaxed);
-    return n;
+    n = !file ? Result<std::size_t>(file.error()) : use(node, **file, Access::read, [&](const EncryptedFile& f) -> Result<std::size_t> {
+      // The kernel was told the hint's size and keeps to it: what a wrong hint hides or makes up must not look good. (After a session that was
+      // cut, sizes are verified before they are told.)
+      const auto differs = f.hint_differed_from();
+      if (differs && !node->size_known && !(*file)->in_cut && off + out.size() > *differs) return Errc::damaged_block;
+      const auto got = f.read(off, out);
+      if (!got) return got;
+      // A sequential reader: let the lower file's reading ahead overlap our decrypting.
+      constexpr std::uint64_t kAhead = 2 << 20;
+      if (off > 0 && (*file)->next_read.load(std::memory_order_relaxed) == off && off + *got < f.size())
+        lower::will_need(f.fd(), page_off(block_of(off + *got)), kAhead);
+      (*file)->next_read.store(off + *got, std::memory_order_relaxed);
+      return got;
+    });
+    const bool again = !n && config_.changes_beneath && n.error().category() == ecfs_category() && tries < std::size(kPauses);
+    if (!again) break;
+    std::this_thread::sleep_for(kPauses[tries]);
   }
-  (void)noted(node, Result<void>(n.error()));
+  if (!n) (void)noted(node, Result<void>(n.error()));
   return n;
 }
 
@@ -136,51 +144,51 @@ Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span
                                const Caller& caller) {
   const auto file = writable_file(node);
   if (!file) return file.error();
-  const std::unique_lock lock((*file)->mutex);
-  const auto before = cached ? lower::stat_fd((*file)->file.fd()) : Result<struct stat>(errno_code(ENODATA));
-  // The kernel's cache does not say who wrote: nobody then gets at what is kept back for root but root's own files.
-  const Caller writer = before ? Caller{before->st_uid, before->st_gid, 0, 0} : caller;
-  if (const auto r = noted(node, as_caller(writer, [&] { return (*file)->file.write(off, in); })); !r) {
-    // write(2) returned long ago. Whoever writes to the file next is told (ops), and so are fsync and close.
-    if (cached) {
-      node->unwritten = is_errno(r.error(), r.error().value()) ? r.error().value() : EIO;
-      note(damage_.unwritten, "what a program wrote could not be stored, and is lost", node);
+  return noted(node, use(node, **file, Access::write, [&](EncryptedFile& f) -> Result<void> {
+    const auto before = cached ? lower::stat_fd(f.fd()) : Result<struct stat>(errno_code(ENODATA));
+    // The kernel's cache does not say who wrote: nobody then gets at what is kept back for root but root's own files.
+    const Caller writer = before ? Caller{before->st_uid, before->st_gid, 0, 0} : caller;
+    if (const auto r = as_caller(writer, [&] { return f.write(off == kAppend ? f.size() : off, in); }); !r) {
+      // write(2) returned long ago. Whoever writes to the file next is told (ops), and so are fsync and close.
+      if (cached) {
+        node->unwritten = is_errno(r.error(), r.error().value()) ? r.error().value() : EIO;
+        note(damage_.unwritten, "what a program wrote could not be stored, and is lost", node);
+      }
+      return r;
     }
-    return r;
-  }
-  if (before) {
-    // Else the time of the writing back would come out once the kernel has forgotten the inode. What cannot be set is only a time.
-    const timespec times[2] = {{0, UTIME_OMIT}, before->st_mtim};
-    (void)lower::utimens_fd((*file)->file.fd(), times);
-  }
-  return kill_suidgid ? kill_set_ids(**file, caller) : Result<void>();
+    if (before) {
+      // Else the time of the writing back would come out once the kernel has forgotten the inode. What cannot be set is only a time.
+      const timespec times[2] = {{0, UTIME_OMIT}, before->st_mtim};
+      (void)lower::utimens_fd(f.fd(), times);
+    }
+    return kill_suidgid ? kill_set_ids(f, caller) : Result<void>();
+  }));
 }
 
 Result<void> Filesystem::allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid,
                                   const Caller& caller) {
   const auto file = writable_file(node);
   if (!file) return file.error();
-  const std::unique_lock lock((*file)->mutex);
-  EncryptedFile& f = (*file)->file;
   const bool keep_size = (mode & FALLOC_FL_KEEP_SIZE) != 0;
-  const auto done = as_caller(caller, [&]() -> Result<void> {
-    switch (mode & ~FALLOC_FL_KEEP_SIZE) {
-      case 0: return f.allocate(off, len, keep_size);
-      case FALLOC_FL_PUNCH_HOLE: return keep_size ? f.punch(off, len) : errno_code(EOPNOTSUPP);
-      case FALLOC_FL_ZERO_RANGE: return f.zero_range(off, len, keep_size);
-      default: return errno_code(EOPNOTSUPP);
-    }
-  });
-  if (!noted(node, done)) return done;
-  return kill_suidgid ? kill_set_ids(**file, caller) : Result<void>();
+  return noted(node, use(node, **file, Access::write, [&](EncryptedFile& f) -> Result<void> {
+    const auto done = as_caller(caller, [&]() -> Result<void> {
+      switch (mode & ~FALLOC_FL_KEEP_SIZE) {
+        case 0: return f.allocate(off, len, keep_size);
+        case FALLOC_FL_PUNCH_HOLE: return keep_size ? f.punch(off, len) : errno_code(EOPNOTSUPP);
+        case FALLOC_FL_ZERO_RANGE: return f.zero_range(off, len, keep_size);
+        default: return errno_code(EOPNOTSUPP);
+      }
+    });
+    return done && kill_suidgid ? kill_set_ids(f, caller) : done;
+  }));
 }
 
 Result<std::uint64_t> Filesystem::seek(const NodePtr& node, std::uint64_t off, int whence) {
   if (whence != SEEK_DATA && whence != SEEK_HOLE) return errno_code(EINVAL);
   const auto file = open_file(node);
   if (!file) return file.error();
-  const std::shared_lock lock((*file)->mutex);
-  return whence == SEEK_DATA ? (*file)->file.seek_data(off) : (*file)->file.seek_hole(off);
+  return use(node, **file, Access::read,
+             [&](const EncryptedFile& f) { return whence == SEEK_DATA ? f.seek_data(off) : f.seek_hole(off); });
 }
 
 // "Not supported here" is no failure to store: programs that save take any error of fsync for lost data.

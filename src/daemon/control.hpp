@@ -16,7 +16,7 @@ struct StatusContext {
   const Messages& messages;
   std::string lower;  // as told to the user
   std::string mount;
-  std::string mode;   // "exclusive", or "read-only beside a writer"
+  std::string mode;   // "exclusive", "shared", or "read-only beside a writer"
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 

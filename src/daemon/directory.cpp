@@ -65,10 +65,13 @@ Result<UniqueFd> Filesystem::reopen_quietly(int dir) {
 }
 
 Filesystem::DirPtr Filesystem::make_open_dir(UniqueFd fd, bool root) {
+  // Before the record is read: what it is found to be later says whether that is still what stands there.
+  const auto file = config_.changes_beneath && !plain_names() ? stat_of(fd.get(), kDir.c_str()) : Result<lower::Stat>(errno_code(ENODATA));
   auto record = plain_names() ? Result<DirRecord>(DirRecord{})
                               : lending(fd.get(), S_IRUSR | S_IXUSR, [&] { return read_dir_record(fd.get()); });
   auto dir = std::make_shared<OpenDir>(std::move(fd), std::move(record));
   dir->root = root;
+  if (file) dir->record_file = *file;
   return dir;
 }
 
@@ -79,8 +82,14 @@ Result<Filesystem::DirPtr> Filesystem::open_dir(const NodePtr& node, bool names_
   std::shared_lock names(names_mutex_, std::defer_lock);
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (attempt > 0 && !names_held) names.lock();
-    if (node == nodes_.root()) return root_dir_;
-    if (auto dir = nodes_.dirs.get(*node)) return dir;
+    if (node == nodes_.root()) return root_names();
+    if (auto dir = nodes_.dirs.get(*node)) {
+      if (!config_.changes_beneath) return dir;
+      const auto st = stat_of(dir->fd.get());
+      if (!st && !is_errno(st.error(), ESTALE)) return st.error();
+      if (st && st->st_nlink > 0 && record_is_current(*dir)) return dir;
+      nodes_.dirs.drop(*node);  // removed, perhaps with another now under its number; or its id is another by now
+    }
     if (nodes_.pin(*node) || nodes_.removed(*node)) return errno_code(ENOENT);  // removed, and only still open
     std::vector<std::pair<NodePtr, std::string>> down;
     DirPtr base;
@@ -100,19 +109,33 @@ Result<Filesystem::DirPtr> Filesystem::open_dir(const NodePtr& node, bool names_
         if (!moved) return fd.error();
         break;
       }
-      const auto st = lower::stat_fd(fd->get());
+      const auto st = stat_of(fd->get());
       if (!st) return st.error();
       moved = NodeKey::of(*st) != step->first->key;
       if (moved) break;
       auto dir = make_open_dir(std::move(*fd), false);
       // What may not be read now may be after a chmod: not kept.
-      const bool keep = dir->record.has_value() || !is_errno(dir->record.error(), EACCES);
+      // Nor is an id that does not stand in its file yet.
+      const bool keep = (dir->record.has_value() || !is_errno(dir->record.error(), EACCES)) &&
+                        (!config_.changes_beneath || plain_names() || dir->record_file);
       if (!keep && step + 1 == down.rend()) return dir;
       base = keep ? nodes_.dirs.put(step->first, std::move(dir)) : std::move(dir);
     }
     if (!moved) return base;
   }
   return errno_code(ESTALE);
+}
+
+// The root's directory, with the id that it has now.
+Filesystem::DirPtr Filesystem::root_names() {
+  if (!config_.changes_beneath) return root_dir_;
+  (void)stat_of(root_dir_->fd.get());  // a network's filesystem then looks names up anew
+  if (plain_names()) return root_dir_;
+  const std::lock_guard lock(root_mutex_);
+  if (record_is_current(*root_names_)) return root_names_;
+  auto fd = lower::dup_fd(root_dir_->fd.get());
+  if (!fd) return root_names_;
+  return root_names_ = make_open_dir(std::move(*fd), true);
 }
 
 // Both copies are read; the good one mends the other. The file wins where both are good.
@@ -124,11 +147,11 @@ Result<DirRecord> Filesystem::read_dir_record(int dir) {
   const auto denied = [](const std::error_code& e) { return is_errno(e, EACCES) || is_errno(e, EPERM); };
   if (by_file) {
     // Mending is on the side: where it fails the good copy still serves, and the next opening tries again.
-    if (!by_copy && !config_.read_only && !denied(by_copy.error())) (void)lower::setxattr(dir, nullptr, kDirXattr, *text, 0);
+    if (!by_copy && may_mend() && !denied(by_copy.error())) (void)lower::setxattr(dir, nullptr, kDirXattr, *text, 0);
     return by_file;
   }
   if (by_copy) {
-    if (!config_.read_only && !denied(by_file.error())) (void)write_dir_record(dir, as_bytes(*copy));
+    if (may_mend() && !denied(by_file.error())) (void)write_dir_record(dir, as_bytes(*copy));
     return by_copy;
   }
   if (denied(by_file.error()) && denied(by_copy.error())) return errno_code(EACCES);
@@ -139,7 +162,7 @@ Result<DirRecord> Filesystem::read_dir_record(int dir) {
   if (!listing) return denied(listing.error()) ? errno_code(EACCES) : listing.error();
   bool empty = true;
   const auto scanned = lower::read_dir(listing->get(), 0, [&](const lower::Dirent& d) {
-    empty = is_dot(d.name) || d.name == kDir || d.name == kDirNew;
+    empty = is_dot(d.name) || d.name == kDir || d.name == kDirNew || d.name == kLockFile;
     return empty;
   });
   if (!scanned) return scanned.error();
@@ -151,7 +174,7 @@ Result<DirRecord> Filesystem::new_dir_record(int dir, pid_t caller) {
   DirRecord record;
   random_bytes(record.id);
   record.epoch = config_.keys.newest().epoch;
-  if (config_.read_only) return record;  // it holds nothing, so any id will do
+  if (!may_mend()) return record;  // it holds nothing, so any id will do
   const auto raw = seal_dir_record(config_.keys, record);
   if (!raw) return raw.error();
   if (const auto w = write_dir_record(dir, *raw, caller); !w) return w.error();
@@ -286,6 +309,7 @@ Result<std::string> Filesystem::plain_name(const OpenDir& dir, std::string_view 
     const LowerName name{std::string(lower_name), {}};
     const std::string file = name.name_file();
     auto text = lending(dir.fd.get(), S_IXUSR, [&] { return read_small(dir.fd.get(), file.c_str(), 4096); });
+    if (!text && config_.changes_beneath && !lower::stat_at(dir.fd.get(), name.name.c_str())) return errno_code(ENOENT);  // gone since it was listed
     // What cannot be read now is not nobody's: an error, rather than a listing without it that the kernel would keep.
     if (!text && !is_errno(text.error(), ENOENT) && !is_errno(text.error(), EFBIG)) return text.error();
     if (!text || hash_name(*text) != lower_name.substr(kLongPrefix.size())) return Errc::damaged_name;
@@ -446,6 +470,11 @@ std::string Filesystem::lower_path_of(const NodePtr& node) {
 void Filesystem::note(std::atomic<std::uint64_t>& counter, const char* what, const NodePtr& node, std::string_view lower_name) {
   std::string path = lower_path_of(node);
   if (!lower_name.empty()) path += "/" + std::string(lower_name);
+  // Damage is counted as often as it is met; a foreign entry is one however often its directory is listed.
+  if (log_once(what, path) || &counter != &damage_.foreign) counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool Filesystem::log_once(const char* what, const std::string& path) {
   constexpr std::size_t kLogged = 1024, kRemembered = 65536;  // after so many different ones, the log has said enough
   bool fresh = false, say = false;
   {
@@ -454,9 +483,8 @@ void Filesystem::note(std::atomic<std::uint64_t>& counter, const char* what, con
     fresh = noted_.size() < kRemembered ? noted_.insert(key).second : !noted_.contains(key);
     say = fresh && noted_.size() <= kLogged;
   }
-  // Damage is counted as often as it is met; a foreign entry is one however often its directory is listed.
-  if (fresh || &counter != &damage_.foreign) counter.fetch_add(1, std::memory_order_relaxed);
   if (say && config_.log) config_.log(what, path);
+  return fresh;
 }
 
 }  // namespace ecfs::daemon

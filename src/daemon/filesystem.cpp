@@ -33,12 +33,14 @@ Filesystem::Filesystem(Config config)
 
 Result<std::unique_ptr<Filesystem>> Filesystem::create(Config config) {
   std::unique_ptr<Filesystem> fs(new Filesystem(std::move(config)));
-  const auto st = lower::stat_fd(fs->lower_root());
+  const auto st = fs->stat_of(fs->lower_root());
   if (!st) return st.error();
   auto fd = lower::reopen(fs->lower_root(), O_PATH | O_DIRECTORY);
   if (!fd) return fd.error();
   fs->nodes_.make_root(NodeKey::of(*st));
-  fs->root_dir_ = fs->make_open_dir(std::move(*fd), true);
+  const Changing changing(*fs);
+  if (!changing.held) return changing.held.error();
+  fs->root_dir_ = fs->root_names_ = fs->make_open_dir(std::move(*fd), true);
   if (!fs->root_dir_->record) return fs->root_dir_->record.error();
   return fs;
 }
@@ -52,14 +54,20 @@ Result<Filesystem::Place> Filesystem::place(const NodePtr& parent, std::string_v
 }
 
 Result<Entry> Filesystem::entry_at(const NodePtr& parent, const Place& at) {
-  const auto st = lower::stat_at(at.fd(), at.c_str());
+  const auto st = stat_of(at.fd(), at.c_str());
   if (!st) return st.error();
   const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, Link{parent, at.name.name});
+  // Given back unless it is answered, also when memory runs out on the way.
+  struct Lookup {
+    NodeTable& nodes;
+    NodePtr node;
+    ~Lookup() {
+      if (node) nodes.forget(node, 1);
+    }
+  } lookup{nodes_, node};
   const auto attr = plain_attributes(node, *st);
-  if (!attr) {
-    nodes_.forget(node, 1);
-    return attr.error();
-  }
+  if (!attr) return attr.error();
+  lookup.node = nullptr;
   return Entry{node, *attr};
 }
 
@@ -72,12 +80,20 @@ Result<Entry> Filesystem::lookup(const NodePtr& parent, std::string_view name) {
 // Around every call that makes an entry: the long name's file before it, and away again when it came to nothing.
 Result<Entry> Filesystem::make(const NodePtr& parent, std::string_view name, const Caller& owner,
                                const std::function<Result<Entry>(const Place&)>& how) {
+  const Changing changing(*this);
+  if (!changing.held) return changing.held.error();
   const auto at = place(parent, name);
   if (!at) return at.error();
   if (const auto p = prepare_long_name(*at->dir, at->name, owner); !p) return p.error();
   auto entry = how(*at);
   if (!entry) drop_long_name(parent, at->dir, at->name);
   return entry;
+}
+
+// What only we change cannot have got what it was not made with.
+void Filesystem::note_made(Node& node) const noexcept {
+  node.no_capability = !config_.changes_beneath;
+  node.size_known = !config_.changes_beneath;
 }
 
 Result<Entry> Filesystem::make_node(const NodePtr& parent, std::string_view name, mode_t mode, dev_t rdev, const Caller& caller) {
@@ -92,11 +108,10 @@ Result<Entry> Filesystem::make_node(const NodePtr& parent, std::string_view name
     // The descriptor is kept: a file made 0444 is still to be written.
     auto fd = as_caller(caller, rules, [&] { return lower::open_at(at.fd(), at.c_str(), O_RDWR | O_CREAT | O_EXCL, mode & 07777); });
     if (!fd) return fd.error();
-    const auto st = lower::stat_fd(fd->get());
+    const auto st = stat_of(fd->get());
     if (!st) return st.error();
     const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, Link{parent, at.name.name});
-    node->no_capability = true;
-    node->size_known = true;
+    note_made(*node);
     if (const auto kept = keep_open(node, std::move(*fd), true, *st); !kept) {
       nodes_.forget(node, 1);
       return kept.error();
@@ -176,14 +191,13 @@ Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const
   auto fd = as_caller(caller, mode & S_ISGID ? Rules::caller : Rules::root,
                       [&] { return lower::open_at(removed ? removed->get() : (*dir)->fd.get(), ".", O_RDWR | O_TMPFILE, mode & 07777); });
   if (!fd) return fd.error();
-  const auto st = lower::stat_fd(fd->get());
+  const auto st = stat_of(fd->get());
   if (!st) return st.error();
   auto pinned = lower::dup_fd(fd->get());
   if (!pinned) return pinned.error();
   const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, std::nullopt);
   nodes_.set_pin(*node, std::make_shared<UniqueFd>(std::move(*pinned)));
-  node->no_capability = true;
-  node->size_known = true;
+  note_made(*node);
   if (const auto kept = keep_open(node, std::move(*fd), true, *st); !kept) {
     nodes_.forget(node, 1);
     return kept.error();
@@ -202,9 +216,19 @@ Result<Entry> Filesystem::link(const NodePtr& node, const NodePtr& parent, std::
   });
 }
 
-Result<Filesystem::Victim> Filesystem::victim_at(const NodePtr& parent, const Place& at, const struct stat& st) {
+Result<Filesystem::Victim> Filesystem::victim_at(const NodePtr& parent, const Place& at, const lower::Stat& st) {
   Victim victim{nodes_.find(NodeKey::of(st)), nullptr, std::nullopt};
-  if (!victim.node || !nodes_.only_name(*victim.node, Link{parent, at.name.name})) return victim;
+  if (!victim.node) return victim;
+  if (config_.changes_beneath) {
+    // What no program has open is let go: a network's filesystem keeps a removed file that is open under another name, and the directory
+    // could not be removed. And the names that we know may be gone; the link count tells.
+    const bool open = S_ISDIR(st.st_mode) || victim.node->opens > 0;
+    if (!open && S_ISREG(st.st_mode)) nodes_.files.drop(*victim.node);
+    const bool last = S_ISDIR(st.st_mode) || st.st_nlink == 1 || nodes_.only_name(*victim.node, Link{parent, at.name.name});
+    if (!open || !last) return victim;
+  } else if (!nodes_.only_name(*victim.node, Link{parent, at.name.name})) {
+    return victim;
+  }
   // Of a removed directory only its attributes are of use to who has it open. Files need the descriptors more.
   if (S_ISDIR(st.st_mode) && nodes_.pinned() >= config_.max_pinned / 2) {
     victim.last = st;
@@ -246,7 +270,13 @@ std::string Filesystem::target_file_of(const NodePtr& parent, const Place& at, c
   if (!text || !is_target_file(*text)) return {};
   // A copy of a link names the same target.
   if (at.copy) return {};
-  if (const auto looked = copy_shown_as(parent, at.dir, {}); !looked || (!plain_names() && !parent->no_copies)) return {};
+  if (const auto looked = copy_shown_as(parent, at.dir, {}); !looked) return {};
+  if (!plain_names() && !parent->no_copies) {
+    // Where others change the directory only what was just looked through says that there is none.
+    const std::lock_guard lock(at.dir->copies_mutex);
+    const auto& known = at.dir->copies;
+    if (!config_.changes_beneath || !known || !known->by_name.empty() || !known->of_long.empty()) return {};
+  }
   // Whoever may write to a lower directory can make a link that names another's target; only one's own goes with the link.
   const auto file = lower::stat_at(root_dir_->fd.get(), text->c_str());
   return file && file->st_uid == st.st_uid ? *text : std::string();
@@ -259,6 +289,8 @@ void Filesystem::drop_target_file(const std::string& name) {
 }
 
 Result<void> Filesystem::unlink(const NodePtr& parent, std::string_view name) {
+  const Changing changing(*this);
+  if (!changing.held) return changing.held.error();
   auto at = place(parent, name);
   if (!at) return at.error();
   const auto st = existing(parent, *at, name);
@@ -278,6 +310,8 @@ Result<void> Filesystem::unlink(const NodePtr& parent, std::string_view name) {
 }
 
 Result<void> Filesystem::remove_dir(const NodePtr& parent, std::string_view name) {
+  const Changing changing(*this);
+  if (!changing.held) return changing.held.error();
   auto at = place(parent, name);
   if (!at) return at.error();
   const auto st = existing(parent, *at, name);
@@ -303,6 +337,8 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
                                 unsigned flags, const Caller& caller) {
   if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) != 0) return errno_code(EINVAL);
   if ((flags & RENAME_EXCHANGE) && (flags & ~static_cast<unsigned>(RENAME_EXCHANGE))) return errno_code(EINVAL);
+  const Changing changing(*this);
+  if (!changing.held) return changing.held.error();
   auto src = place(from_parent, from);
   if (!src) return src.error();
   auto dst = place(to_parent, to);

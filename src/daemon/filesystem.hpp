@@ -5,6 +5,7 @@
 //   directory.cpp   directories: ids, names, listing          filesystem.cpp   making, removing, renaming, linking
 //   attributes.cpp  attributes, xattrs, times, owners          contents.cpp     reading, writing, seeking, syncing
 //   foreign.cpp     conflict copies, and what is nobody's
+//   shared.cpp      what is owed to others at work on the same lower directory: locks, and looking anew
 #pragma once
 
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,6 +23,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_set>
 #include <vector>
 
@@ -80,7 +83,9 @@ class Filesystem {
     bool read_only = false;
     bool noatime = false;
     bool acl = false;
-    bool changes_beneath = false;  // read-only, and a writer may be beside us: nothing that is learned of a file is kept
+    bool changes_beneath = false;  // others change the lower directory: nothing that is learned of it is kept without another look
+    bool shared = false;           // and we too: locks on lower files keep writers apart (`changes_beneath` is set as well)
+    std::chrono::milliseconds lock_wait{30'000};  // for another's lock, before the call fails with ETIMEDOUT
     std::size_t max_dirs = 64;
     std::size_t max_files = 128;
     std::size_t max_pinned = 128;  // removed files that programs still have open
@@ -94,8 +99,16 @@ class Filesystem {
   const DamageCounts& damage() const noexcept { return damage_; }
   const Volume& volume() const noexcept { return config_.volume; }
   bool read_only() const noexcept { return config_.read_only; }
+  bool changes_beneath() const noexcept { return config_.changes_beneath; }
   SessionMarker& marker() noexcept { return config_.marker; }
   int lower_root() const noexcept { return config_.lower_root.get(); }
+
+  // A program opens and closes a node, where the kernel tells (`changes_beneath`). ESTALE where the node is no longer what its name says: the
+  // kernel then looks the name up again.
+  Result<void> opened(const NodePtr& node);
+  void closed(const NodePtr& node) noexcept { node->opens.fetch_sub(1, std::memory_order_relaxed); }
+  // Nobody waits for another's lock any more: the session ends.
+  void stop_waiting() noexcept { stopping_ = true; }
 
   // Each of these that answers an Entry has added one lookup to its node.
   Result<Entry> lookup(const NodePtr& parent, std::string_view name);
@@ -123,7 +136,8 @@ class Filesystem {
 
   Result<std::size_t> read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out);
   // kill_suidgid: the caller may not keep the file's set-id bits. cached: written back from the kernel's cache, whose own mtime, which it
-  // sends apart, is the true one, and for nobody that is known.
+  // sends apart, is the true one, and for nobody that is known. kAppend for `off`: at the end, wherever that is by now.
+  static constexpr std::uint64_t kAppend = ~std::uint64_t{0};
   Result<void> write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid, bool cached = false,
                      const Caller& caller = {});
   Result<void> allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid, const Caller& caller = {});
@@ -146,11 +160,73 @@ class Filesystem {
 
   bool plain_names() const noexcept { return config_.volume.names == NameMode::plain; }
   void note(std::atomic<std::uint64_t>& counter, const char* what, const NodePtr& node, std::string_view lower_name = {});
+  bool log_once(const char* what, const std::string& lower_path);  // true: for the first time
+
+  // shared.cpp
+  using Deadline = std::chrono::steady_clock::time_point;
+  Deadline lock_deadline() const { return std::chrono::steady_clock::now() + config_.lock_wait; }
+  // As they are now; with the time of birth, which is part of a node's key, where others change the lower directory.
+  Result<lower::Stat> stat_of(int fd) const;
+  Result<lower::Stat> stat_of(int dir, const char* name) const;
+  Result<void> wait_for_lock(int fd, lower::FileLock how, Deadline deadline, const std::function<std::string()>& lower_path);
+  // Is the link still the node's? Else the node has lost it.
+  bool still_there(Node& node, const Link& link, int dir);
+  bool record_is_current(const OpenDir& dir) const;
+  bool in_cut(const timespec& ctime);
+  // The same, having looked whether another mount has been cut since.
+  bool cut_since(const timespec& ctime);
+  // No other mount of the volume changes names while this lives; one thread at a time. Taken before names_mutex_.
+  class Changing {
+   public:
+    explicit Changing(Filesystem& fs);
+    ~Changing();
+    Changing(const Changing&) = delete;
+    Changing& operator=(const Changing&) = delete;
+    Result<void> held;
+
+   private:
+    Filesystem& fs_;
+    std::unique_lock<std::timed_mutex> here_;  // owned by the outermost alone
+  };
+  bool changing_here() const noexcept { return changer_ == std::this_thread::get_id(); }
+  // May what is the format's own in a directory be mended or made? Where others are at work, only while they are kept out.
+  bool may_mend() const noexcept { return !config_.read_only && (!config_.changes_beneath || changing_here()); }
+  Result<void> take_volume_lock(Deadline deadline);
+  // The lower file's lock, given back when this goes.
+  struct LowerLock {
+    int fd = -1;
+    explicit LowerLock(int f) : fd(f) {}
+    LowerLock(LowerLock&& o) noexcept : fd(std::exchange(o.fd, -1)) {}
+    ~LowerLock() {
+      if (fd >= 0) lower::unlock_file(fd);
+    }
+  };
+  enum class Access { read, write, replace };  // replace: without a look at what is there
+  Result<LowerLock> take_file(const NodePtr& node, OpenFile& open, Access access, Deadline deadline);
+  // Calls work(EncryptedFile&) while nobody else changes the file: no other thread, and no other mount. `read`: only const members.
+  template <class Work>
+  auto use(const NodePtr& node, OpenFile& open, Access access, Work work) -> decltype(work(open.file)) {
+    if (!config_.changes_beneath) {
+      if (access != Access::read) {
+        const std::unique_lock lock(open.mutex);
+        return work(open.file);
+      }
+      const std::shared_lock lock(open.mutex);
+      return work(open.file);
+    }
+    // Readers too one at a time: the lower lock is the descriptor's, not the thread's, and each looks at the file anew.
+    const Deadline deadline = lock_deadline();
+    const std::unique_lock lock(open.mutex);
+    const auto held = take_file(node, open, access, deadline);
+    if (!held) return held.error();
+    return work(open.file);
+  }
 
   // directory.cpp
   Result<DirPtr> open_dir(const NodePtr& node, bool names_held = false);  // names_held: the caller holds names_mutex_
   DirPtr make_open_dir(UniqueFd fd, bool root);
   static Result<UniqueFd> reopen_quietly(int dir);  // for listing what is held as O_PATH, without a time moving where that can be asked for
+  DirPtr root_names();
   Result<DirRecord> read_dir_record(int dir);
   Result<DirRecord> new_dir_record(int dir, pid_t caller = 0);
   Result<void> write_dir_record(int dir, std::span<const std::uint8_t> raw, pid_t caller = 0);
@@ -191,13 +267,20 @@ class Filesystem {
   auto at_node(const NodePtr& node, ByName by_name, ByFd by_fd) -> decltype(by_fd(0)) {
     if (node == nodes_.root()) return by_fd(root_dir_->fd.get());
     const std::shared_lock lock(names_mutex_);
-    if (const auto pinned = nodes_.pin(*node)) return by_fd(pinned->get());
-    const auto link = nodes_.where(*node);
-    if (!link) return errno_code(ESTALE);
-    const auto dir = open_dir(link->parent, true);
-    if (!dir) return dir.error();
-    const int fd = (*dir)->fd.get();
-    return lending(fd, S_IXUSR, [&] { return by_name(fd, link->name.c_str()); });
+    for (;;) {
+      if (const auto pinned = nodes_.pin(*node)) return by_fd(pinned->get());
+      const auto link = nodes_.where(*node);
+      if (!link) return errno_code(ESTALE);
+      const auto dir = open_dir(link->parent, true);
+      if (!dir && config_.changes_beneath && is_errno(dir.error(), ESTALE)) {
+        nodes_.remove_name(*node, *link);
+        continue;
+      }
+      if (!dir) return dir.error();
+      const int fd = (*dir)->fd.get();
+      if (config_.changes_beneath && !still_there(*node, *link, fd)) continue;
+      return lending(fd, S_IXUSR, [&] { return by_name(fd, link->name.c_str()); });
+    }
   }
   // Calls by_fd(fd) with a descriptor (perhaps O_PATH) of exactly the node's object. Whatever changes an object goes through here: under
   // root's daemon a user may own parts of the lower directory, and put another object in the place of the one that the kernel checked.
@@ -212,7 +295,7 @@ class Filesystem {
         [&](int dir, const char* name) -> decltype(by_fd(0)) {
           const auto fd = lower::open_at(dir, name, O_PATH);
           if (!fd) return fd.error();
-          const auto st = lower::stat_fd(fd->get());
+          const auto st = stat_of(fd->get());
           if (!st) return st.error();
           if (NodeKey::of(*st) != node->key) return errno_code(ESTALE);
           return by_fd(fd->get());
@@ -238,7 +321,7 @@ class Filesystem {
   }
   Result<void> change_owner(const NodePtr& node, uid_t uid, gid_t gid, const Caller& caller);
   Result<std::vector<UniqueFd>> belongings(const NodePtr& node, int fd, const struct stat& st);
-  static Result<void> kill_set_ids(OpenFile& file, const Caller& caller);
+  static Result<void> kill_set_ids(const EncryptedFile& file, const Caller& caller);
 
   // contents.cpp
   Result<FilePtr> open_file(const NodePtr& node);
@@ -260,7 +343,7 @@ class Filesystem {
   Result<Place> place(const NodePtr& parent, std::string_view name);
   Result<Entry> entry_at(const NodePtr& parent, const Place& place);
   // What is there already under `name`: the object whose encoded name `at` is, else the conflict copy that is shown so, to which `at` then changes.
-  Result<struct stat> existing(const NodePtr& parent, Place& at, std::string_view name);
+  Result<lower::Stat> existing(const NodePtr& parent, Place& at, std::string_view name);
   Result<Entry> entry_called(const NodePtr& parent, Place& at, std::string_view name);
   bool turn_to_copy(const NodePtr& parent, Place& at, std::string_view name, std::error_code& error);
   // The conflict copy gets the name that it is shown by as its own, so that nothing else need know of copies.
@@ -268,6 +351,7 @@ class Filesystem {
   // After the entry went from `at`: what was kept for its name.
   void clear_up(const NodePtr& parent, const Place& at, std::string_view name);
   Result<Entry> make(const NodePtr& parent, std::string_view name, const Caller& owner, const std::function<Result<Entry>(const Place&)>& how);
+  void note_made(Node& node) const noexcept;
   Result<void> fill_dir(const Place& at, mode_t wanted, const Caller& caller);
   // What is about to lose a name: its node, if the kernel knows it, and, if this is its last name, the descriptor that will be left.
   struct Victim {
@@ -275,7 +359,7 @@ class Filesystem {
     std::shared_ptr<UniqueFd> fd;
     std::optional<struct stat> last;  // of a directory, in place of a descriptor; of a link whose target file goes, which tells its length
   };
-  Result<Victim> victim_at(const NodePtr& parent, const Place& at, const struct stat& st);
+  Result<Victim> victim_at(const NodePtr& parent, const Place& at, const lower::Stat& st);
   // The file of a long name goes from `from` to the owner of the object that has the name now.
   static void own_name_file(const Place& at, uid_t from, const struct stat& owner);
   Result<void> keep_length(Victim& victim, const std::string& target_file, const struct stat& st);
@@ -299,6 +383,14 @@ class Filesystem {
   std::array<std::mutex, 64> opening_;
   std::mutex log_mutex_;
   std::unordered_set<std::size_t> noted_;  // hashes of what was said once, so that it is not again
+  // Where others change the lower directory.
+  std::timed_mutex changing_mutex_;  // the thread that changes names; guards lock_file_
+  std::atomic<std::thread::id> changer_{};
+  UniqueFd lock_file_;               // `ecfs.lock`
+  std::mutex root_mutex_;            // guards root_names_, cut_looked_ and config_.marker
+  DirPtr root_names_;                // root_dir_ with the root's id as it was last
+  std::chrono::steady_clock::time_point cut_looked_{};
+  std::atomic<bool> stopping_{false};
 };
 
 }  // namespace ecfs::daemon

@@ -23,7 +23,7 @@ Result<std::string> Filesystem::copy_name(const OpenDir& dir, std::string_view l
 Result<void> Filesystem::find_copies(const NodePtr& node, OpenDir& dir) {
   timespec changed{};
   if (config_.changes_beneath) {
-    const auto st = lower::stat_fd(dir.fd.get());
+    const auto st = stat_of(dir.fd.get());
     if (!st) return st.error();
     changed = st->st_mtim;
   }
@@ -123,11 +123,11 @@ bool Filesystem::turn_to_copy(const NodePtr& parent, Place& at, std::string_view
   return true;
 }
 
-Result<struct stat> Filesystem::existing(const NodePtr& parent, Place& at, std::string_view name) {
-  const auto st = lower::stat_at(at.fd(), at.c_str());
+Result<lower::Stat> Filesystem::existing(const NodePtr& parent, Place& at, std::string_view name) {
+  const auto st = stat_of(at.fd(), at.c_str());
   if (st) return st;
   std::error_code error = st.error();
-  return turn_to_copy(parent, at, name, error) ? lower::stat_at(at.fd(), at.c_str()) : error;
+  return turn_to_copy(parent, at, name, error) ? stat_of(at.fd(), at.c_str()) : error;
 }
 
 Result<Entry> Filesystem::entry_called(const NodePtr& parent, Place& at, std::string_view name) {
@@ -140,7 +140,7 @@ Result<Entry> Filesystem::entry_called(const NodePtr& parent, Place& at, std::st
 Result<void> Filesystem::adopt(const NodePtr& parent, Place& copy, std::string_view name, pid_t caller) {
   auto own = name_in(*copy.dir, name);
   if (!own) return own.error();
-  const auto st = lower::stat_at(copy.fd(), copy.c_str());
+  const auto st = stat_of(copy.fd(), copy.c_str());
   if (!st) return st.error();
   if (const auto p = prepare_long_name(*copy.dir, *own, {st->st_uid, st->st_gid, caller, 0}); !p) return p;
   const Place before = copy;

@@ -61,6 +61,7 @@ std::optional<Failure> take_options(const std::vector<std::string>& texts, Sessi
       else if (o == "noatime") { config.noatime = true; config.fuse_options.push_back(o); }
       else if (o == "noxattr") config.noxattr = true;
       else if (o == "acl") config.acl = true;
+      else if (o == "shared") config.shared = true;
       else if (o.rfind("fsname=", 0) == 0) config.fsname = o.substr(7);
       else if (has(contexts, o.substr(0, o.find('=') + 1))) config.contexts.push_back(o);
       else if (has(pass, o)) config.fuse_options.push_back(o);

@@ -15,8 +15,9 @@ namespace {
 // <linux/fuse.h> of Debian 12 is older than these.
 constexpr std::uint32_t kInitExt = 1u << 30;
 constexpr std::uint32_t kKillprivV2 = 1u << 28;
-constexpr std::uint32_t kNoExportSupport2 = 1u << (38 - 32);  // in flags2
-constexpr std::uint32_t kAllowIdmap2 = 1u << (40 - 32);       // in flags2; the kernel takes it with default_permissions only
+constexpr std::uint32_t kNoExportSupport2 = 1u << (38 - 32);    // in flags2
+constexpr std::uint32_t kDirectIoAllowMmap2 = 1u << (36 - 32);  // likewise
+constexpr std::uint32_t kAllowIdmap2 = 1u << (40 - 32);         // likewise; the kernel takes it with default_permissions only
 constexpr std::uint32_t kSetattrKillSuidgid = 1u << 11;
 constexpr std::uint32_t kTmpfile = 51;
 
@@ -60,6 +61,9 @@ constexpr std::array<Shape, 64> kShapes = [] {
   s[FUSE_SETXATTR] = {FUSE_COMPAT_SETXATTR_IN_SIZE, 1};
   s[FUSE_GETXATTR] = {sizeof(fuse_getxattr_in), 1};
   s[FUSE_LISTXATTR] = {sizeof(fuse_getxattr_in)};
+  s[FUSE_OPEN] = s[FUSE_OPENDIR] = {sizeof(fuse_open_in)};
+  s[FUSE_RELEASE] = s[FUSE_RELEASEDIR] = {sizeof(fuse_release_in)};
+  s[FUSE_CREATE] = {sizeof(fuse_create_in), 1};
   s[FUSE_FALLOCATE] = {sizeof(fuse_fallocate_in)};
   s[FUSE_LSEEK] = {sizeof(fuse_lseek_in)};
   s[FUSE_INTERRUPT] = {sizeof(fuse_interrupt_in), 0, false};
@@ -217,12 +221,13 @@ ssize_t Messages::writev(int fd, struct iovec* iov, int count) {
       note_reply();
       // Newer than this libfuse, or forgotten by it, and asked for here. Without killpriv_v2 every write(2) sends a GETXATTR; libfuse before
       // 3.16.2 asks for parallel lookups and listings everywhere but in this answer; a file handle cannot find an inode that has left
-      // memory, so none are offered; and root's mounts may be shown with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP). With that the
+      // memory, so none are offered; what was opened for appending, past the cache, may be mapped all the same; and root's mounts may be shown with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP). With that the
       // kernel names the caller in messages that make something alone.
       if (t_current.opcode == FUSE_INIT && out.error == 0 && count > 1 && iov[1].iov_len >= sizeof(fuse_init_out)) {
         auto* init = static_cast<fuse_init_out*>(iov[1].iov_base);
         init->flags |= t_current.init_flags & (kKillprivV2 | FUSE_PARALLEL_DIROPS);
-        if (const auto more = t_current.init_flags2 & (kNoExportSupport2 | (::geteuid() == 0 ? kAllowIdmap2 : 0))) {
+        const std::uint32_t wanted = kNoExportSupport2 | (::geteuid() == 0 ? kAllowIdmap2 : 0) | (fs_.changes_beneath() ? kDirectIoAllowMmap2 : 0);
+        if (const auto more = t_current.init_flags2 & wanted) {
           init->flags |= kInitExt;
           init->flags2 |= more;
         }
@@ -252,6 +257,7 @@ void Messages::answer_tmpfile(int fd, const void* message, std::size_t size) {
       const auto entry = fs_.make_tmpfile(parent, in.mode, {header.uid, header.gid, static_cast<pid_t>(header.pid), in.umask});
       if (entry) {
         made = entry->node;
+        made->opens.fetch_add(1, std::memory_order_relaxed);
         reply.out.len = sizeof reply;
         reply.entry.nodeid = reinterpret_cast<std::uint64_t>(made.get());
         reply.entry.attr_valid = static_cast<std::uint64_t>(attr_timeout_);
@@ -266,7 +272,9 @@ void Messages::answer_tmpfile(int fd, const void* message, std::size_t size) {
   }
   note_reply();
   // The caller was interrupted: it will never know the node.
-  if (::write(fd, &reply, reply.out.len) < 0 && made) fs_.nodes().forget(made, 1);
+  if (::write(fd, &reply, reply.out.len) >= 0 || !made) return;
+  fs_.closed(made);
+  fs_.nodes().forget(made, 1);
 }
 
 std::vector<Messages::Count> Messages::counts() const {

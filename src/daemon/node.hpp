@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Nodes: the lower objects that the kernel knows, keyed by lower (device, inode). A node says where its object is (parent and
+// Nodes: the lower objects that the kernel knows, keyed by lower (device, inode) and, where others change the lower directory too, by the
+// time of birth: an inode number that was given away anew is another object. A node says where its object is (parent and
 // lower name, for each name that the kernel has looked up); it holds no descriptor. Open directories and files live in two
 // bounded caches beside it, since a home directory has more files than a process may have descriptors.
 //
@@ -24,6 +25,7 @@
 
 #include "ecfs/encrypted_file.hpp"
 #include "ecfs/format.hpp"
+#include "ecfs/lower.hpp"
 #include "ecfs/unique_fd.hpp"
 
 namespace ecfs::daemon {
@@ -34,8 +36,9 @@ using NodePtr = std::shared_ptr<Node>;
 struct NodeKey {
   dev_t dev = 0;
   ino_t ino = 0;
+  std::int64_t born = 0;
   bool operator==(const NodeKey&) const = default;
-  static NodeKey of(const struct stat& st) noexcept { return {st.st_dev, st.st_ino}; }
+  static NodeKey of(const lower::Stat& st) noexcept { return {st.st_dev, st.st_ino, st.born}; }
 };
 
 // What is kept open for a node; `lru` is its OpenCache's.
@@ -57,6 +60,8 @@ struct OpenDir final : Open {
   bool root = false;         // the volume's root, where there are more files of the format's own
   std::mutex copies_mutex;   // guards `copies`; held over lower calls
   std::optional<Copies> copies;
+  // Where others change the lower directory: what `ecfs.dir` was when `record` was read. None where it was not there: then it is not kept.
+  std::optional<lower::Stat> record_file;
   OpenDir(UniqueFd f, Result<DirRecord> r) : fd(std::move(f)), record(std::move(r)) {}
 };
 
@@ -64,6 +69,7 @@ struct OpenFile final : Open {
   std::shared_mutex mutex;  // shared for EncryptedFile's const members, exclusive for the others
   EncryptedFile file;
   bool writable;
+  bool in_cut = false;  // refreshed with `file`: it may have been changed by a session that was cut
   std::atomic<std::uint64_t> next_read{0};  // where a sequential reader would go on
   OpenFile(EncryptedFile f, bool w) : file(std::move(f)), writable(w) {}
 };
@@ -85,6 +91,7 @@ class Node : public std::enable_shared_from_this<Node> {
   std::atomic<bool> size_known{false};     // the hint was checked after a session that was cut
   std::atomic<int> unwritten{0};           // errno of what the kernel's cache gave us in vain, until a writer was told
   std::atomic<bool> no_copies{false};      // a directory without conflict copies; outlives the open directory, so that each is looked through once
+  std::atomic<std::uint32_t> opens{0};     // by programs, where the kernel tells (a mount with others beside it)
 
  private:
   friend class NodeTable;

@@ -76,9 +76,10 @@ void on_init(void* userdata, fuse_conn_info* conn) {
   const auto& c = *static_cast<OpsContext*>(userdata);
   // All that we want and nothing that libfuse wants by itself: atomic O_TRUNC would go past the SETATTR that no-open needs, v1
   // killpriv would exclude v2, and splice is of no use to who must touch the bytes.
-  unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_DONT_MASK |
-                  FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT;
-  want |= c.changes_beneath ? FUSE_CAP_AUTO_INVAL_DATA : FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA;
+  unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_DONT_MASK;
+  want |= c.changes_beneath ? FUSE_CAP_AUTO_INVAL_DATA
+                            : FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_CACHE_SYMLINKS |
+                                  FUSE_CAP_EXPLICIT_INVAL_DATA;
   if (c.acl) want |= FUSE_CAP_POSIX_ACL;
   conn->want = conn->capable & want;
   conn->max_readahead = 1 << 20;
@@ -175,8 +176,53 @@ void on_rename(fuse_req_t req, fuse_ino_t from_parent, const char* from, fuse_in
   reply(req, fs(req).rename(node(req, from_parent), from, node(req, to_parent), to, flags, caller(req)));
 }
 
-// ENOSYS once: from then on the kernel opens by itself, and keeps contents and listings across opens.
-void on_open(fuse_req_t req, fuse_ino_t, fuse_file_info*) { fuse_reply_err(req, ENOSYS); }
+// What is appended must go past the kernel's cache, which may not know how long the file is by now: whole, to wherever its end is.
+void set_caching(fuse_file_info* fi) {
+  fi->keep_cache = 0;
+  fi->direct_io = (fi->flags & O_APPEND) != 0;
+}
+
+// Alone on the lower directory: ENOSYS once, and from then on the kernel opens by itself, and keeps contents across opens. With others beside
+// us each opening makes it forget what it has of the file, so that what another has written and closed is read.
+void on_open(fuse_req_t req, fuse_ino_t id, fuse_file_info* fi) {
+  if (!context(req).changes_beneath) return fail(req, errno_code(ENOSYS));
+  const NodePtr file = node(req, id);
+  if (const auto r = fs(req).opened(file); !r) return fail(req, r.error());
+  // The size too, by which reads are cut. Where this fails the kernel does not know the file, and has nothing to forget.
+  if (context(req).session) (void)fuse_lowlevel_notify_inval_inode(context(req).session, id, -1, 0);
+  set_caching(fi);
+  Filesystem& filesystem = fs(req);
+  if (fuse_reply_open(req, fi) == -ENOENT) filesystem.closed(file);
+}
+
+void on_release(fuse_req_t req, fuse_ino_t id, fuse_file_info*) {
+  fs(req).closed(node(req, id));
+  fuse_reply_err(req, 0);
+}
+
+// Listings likewise: answered, they are not kept.
+void on_opendir(fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
+  if (!context(req).changes_beneath) return fail(req, errno_code(ENOSYS));
+  fuse_reply_open(req, fi);
+}
+
+// Alone, ENOSYS once: the kernel then makes files by MKNOD. With others beside us only this says whether the file had to be a new one. Where it
+// need not be and another was quicker, ESTALE makes the kernel look the name up again, and open what is there.
+void on_create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* fi) {
+  if (!context(req).changes_beneath) return fail(req, errno_code(ENOSYS));
+  const auto entry = fs(req).make_node(node(req, parent), name, S_IFREG | (mode & 07777), 0, caller(req));
+  if (!entry) {
+    const bool other = is_errno(entry.error(), EEXIST) && (fi->flags & O_EXCL) == 0;
+    return fail(req, other ? errno_code(ESTALE) : entry.error());
+  }
+  entry->node->opens.fetch_add(1, std::memory_order_relaxed);
+  const auto p = entry_param(req, *entry);
+  set_caching(fi);
+  Filesystem& filesystem = fs(req);
+  if (fuse_reply_create(req, &p, fi) != -ENOENT) return;
+  filesystem.closed(entry->node);
+  filesystem.nodes().forget(entry->node, 1);
+}
 
 PageBuffer& thread_buffer() {
   thread_local PageBuffer buffer;
@@ -192,8 +238,11 @@ void on_read(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, fuse_fi
 
 void on_write(fuse_req_t req, fuse_ino_t id, const char* data, std::size_t size, off_t off, fuse_file_info* fi) {
   const NodePtr file = node(req, id);
-  const auto r = fs(req).write(file, static_cast<std::uint64_t>(off), {reinterpret_cast<const std::uint8_t*>(data), size},
-                               Messages::kill_suidgid(), fi->writepage, caller(req));
+  const bool beneath = context(req).changes_beneath;
+  const bool append = beneath && (fi->flags & O_APPEND) && !fi->writepage;
+  const auto r = fs(req).write(file, append ? Filesystem::kAppend : static_cast<std::uint64_t>(off),
+                               {reinterpret_cast<const std::uint8_t*>(data), size}, Messages::kill_suidgid(), fi->writepage && !beneath,
+                               caller(req));
   if (!r) {
     // Before the answer, after which the inode may go. ENOENT: the kernel does not have it any more.
     if (file->unwritten && context(req).session) (void)fuse_lowlevel_notify_inval_inode(context(req).session, id, -1, 0);
@@ -341,8 +390,10 @@ fuse_lowlevel_ops make_table() {
   t.symlink = Guard<on_symlink>::call;
   t.rename = Guard<on_rename>::call;
   t.link = Guard<on_link>::call;
-  t.open = on_open;
-  t.opendir = on_open;
+  t.open = Guard<on_open>::call;
+  t.release = on_release;
+  t.opendir = on_opendir;
+  t.create = Guard<on_create>::call;
   t.read = Guard<on_read>::call;
   t.write = Guard<on_write>::call;
   t.fsync = Guard<on_fsync>::call;

@@ -16,9 +16,9 @@ struct OpsContext {
   double timeout = 86400;  // seconds that names and attributes stay valid: only we change the lower directory
   bool noxattr = false;
   bool acl = false;
-  bool changes_beneath = false;  // a writer may be beside us: cached contents are good only as long as size and mtime stay
+  bool changes_beneath = false;  // others change the lower directory: cached contents are good only as long as size and mtime stay
   WriteBack* write_back = nullptr;  // none where there is no kernel on the other side
-  fuse_session* session = nullptr;  // for what the kernel is told unasked
+  fuse_session* session = nullptr;  // for what the kernel is told unasked; none likewise
 };
 
 const fuse_lowlevel_ops& ops_table();

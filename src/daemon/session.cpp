@@ -209,7 +209,7 @@ class Attendant {
 
   void say_ready() {
     ready_ = true;
-    spdlog::info("mounted '{}' on '{}'{}", config_.lower, config_.mount, status_.fs.read_only() ? ", read-only" : "");
+    spdlog::info("mounted '{}' on '{}'{}", config_.lower, config_.mount, status_.fs.read_only() ? ", read-only" : status_.mode == "shared" ? ", shared" : "");
     if (config_.status_fd >= 0) {
       const bool by_itself = status_.fs.read_only() && !config_.read_only;
       const std::string line =
@@ -235,6 +235,7 @@ class Attendant {
     if (std::exchange(ending_, true)) {
       // A second time: whoever still works here loses what has not been written.
       spdlog::warn("ending at once; what programs have not written yet is lost");
+      status_.fs.stop_waiting();
       fuse_session_exit(session_);
       ::pthread_kill(main_, SIGUSR1);
       return;
@@ -285,6 +286,7 @@ struct Opened {
   KeyRing keys;
   SessionMarker marker;
   bool read_only = false;
+  bool shared = false;
   bool beside_writer = false;
 };
 
@@ -308,18 +310,25 @@ std::optional<Failure> open_lower(const SessionConfig& config, const std::vector
   if (!st) return Failure{Exit::lower, what, st.error().message(), {}};
   const bool lower_read_only = (st->f_flag & ST_RDONLY) != 0;
   out.read_only = config.read_only || lower_read_only;
+  const auto in_use = [&] {
+    const std::string holder = SessionMarker::holder(out.root.get());
+    return Failure{Exit::lower_in_use, what, "it is mounted already" + (holder.empty() ? "" : " by " + holder),
+                   config.shared ? "unmount it there first, or mount it there with --shared too"
+                                 : "unmount it there first, or mount with -o ro; to write from several mounts, all need --shared"};
+  };
   if (!out.read_only) {
-    if (const auto locked = lower::lock(out.root.get(), true); !locked) {
-      if (!is_errno(locked.error(), EWOULDBLOCK)) return Failure{Exit::lower, what, locked.error().message(), {}};
-      const std::string holder = SessionMarker::holder(out.root.get());
-      return Failure{Exit::lower_in_use, what, "it is mounted already" + (holder.empty() ? "" : " by " + holder),
-                     "unmount it there first, or mount with -o ro"};
-    }
-  } else if (!lower_read_only) {
+    if (const auto locked = lower::lock(out.root.get(), !config.shared); !locked)
+      return is_errno(locked.error(), EWOULDBLOCK) ? in_use() : Failure{Exit::lower, what, locked.error().message(), {}};
+    out.shared = config.shared;
+  } else if (!lower_read_only || config.shared) {
     // A reader takes no lock, so as not to keep a writer out, and therefore may have one beside it.
     out.beside_writer = true;
   }
-  auto marker = SessionMarker::begin(out.root.get(), out.read_only);
+  using Kind = SessionMarker::Kind;
+  auto marker = SessionMarker::begin(out.root.get(), out.read_only ? Kind::reader : out.shared ? Kind::shared : Kind::exclusive);
+  if (!marker && marker.error() == Errc::locked) return in_use();
+  if (!marker && is_errno(marker.error(), ENOLCK))
+    return Failure{Exit::lower, what, "its filesystem has no file locks", "without them only one mount can write: mount without --shared"};
   if (!marker)
     return Failure{Exit::lower, what, "cannot mark the session: " + marker.error().message(),
                    is_errno(marker.error(), EACCES) ? "you need write permission there, or mount with -o ro" : ""};
@@ -371,7 +380,9 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   fc.max_dirs = budget.dirs;
   fc.max_files = budget.files;
   fc.max_pinned = budget.pinned;
-  fc.changes_beneath = opened.beside_writer;
+  const bool changes_beneath = opened.shared || opened.beside_writer;
+  fc.changes_beneath = changes_beneath;
+  fc.shared = opened.shared;
   fc.log = [](const std::string& what, const std::string& path) { spdlog::error("{}: lower path '{}'", what, one_line(path)); };
   SessionMarker spare = fc.marker;
   auto made = Filesystem::create(std::move(fc));
@@ -385,9 +396,10 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
     if (const auto r = fs.marker().end(root); !r) spdlog::error("cannot take the session marker away: {}", r.error().message());
   };
 
-  const double timeout = opened.beside_writer ? kSecond : kDay;
-  Running running{{fs, timeout, config.noxattr, config.acl, opened.beside_writer}, {fs, timeout}};
-  const StatusContext status{fs, running.messages, config.lower, config.mount, opened.beside_writer ? "read-only beside a writer" : "exclusive"};
+  const double timeout = changes_beneath ? kSecond : kDay;
+  Running running{{fs, timeout, config.noxattr, config.acl, changes_beneath}, {fs, timeout}};
+  const StatusContext status{fs, running.messages, config.lower, config.mount,
+                             opened.shared ? "shared" : opened.beside_writer ? "read-only beside a writer" : "exclusive"};
 
   const std::string fsname = config.fsname.empty() ? config.lower : config.fsname;
   std::string options = "subtype=ecfs,default_permissions,fsname=" + escaped(fsname);
@@ -429,7 +441,8 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
     running.context.session = session;
     Attendant attendant(config, status, session, bystander);
     fuse_loop_config* loop = fuse_loop_cfg_create();
-    const unsigned threads = std::max(4u, std::thread::hardware_concurrency());
+    // Where a worker may wait for another mount's lock, more of them.
+    const unsigned threads = std::max(opened.shared ? 16u : 4u, std::thread::hardware_concurrency());
     fuse_loop_cfg_set_clone_fd(loop, 1);
     fuse_loop_cfg_set_max_threads(loop, threads);
     fuse_loop_cfg_set_idle_threads(loop, threads);

@@ -23,6 +23,7 @@ struct SessionConfig {
   bool noatime = false;
   bool noxattr = false;
   bool acl = false;
+  bool shared = false;                    // others may mount the volume for writing too, and change the lower directory
   std::string fsname;                     // empty: the lower directory's path
   std::vector<std::string> contexts;  // SELinux's, "name=value"
   std::vector<std::string> fuse_options;  // for libfuse: ro, nosuid, allow_other ...

@@ -4,11 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <climits>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "ecfs/crypto.hpp"
 #include "ecfs/format.hpp"
 #include "ecfs/lower.hpp"
 
@@ -18,8 +21,8 @@ namespace {
 using nlohmann::json;
 
 const std::string kFile(kSessionFile);
-const std::string kNewFile = kFile + std::string(kNewSuffix);
 constexpr std::size_t kMaxSize = 64 * 1024;
+constexpr timespec kForEver{std::numeric_limits<time_t>::max(), 0};
 
 bool before(const timespec& a, const timespec& b) { return std::tie(a.tv_sec, a.tv_nsec) < std::tie(b.tv_sec, b.tv_nsec); }
 
@@ -30,26 +33,86 @@ std::optional<timespec> to_time(const json& j) {
   return timespec{j[0].get<time_t>(), j[1].get<long>()};
 }
 
-// The marker's text as JSON; discarded where it does not parse; nothing where there is no marker.
-Result<std::optional<json>> read_marker(int lower_root) {
-  const json damaged(json::value_t::discarded);
-  const auto fd = lower::open_at(lower_root, kFile.c_str(), O_RDONLY | O_NONBLOCK);
-  if (!fd) {
-    if (is_errno(fd.error(), ENOENT)) return std::optional<json>();
-    if (is_errno(fd.error(), ELOOP)) return std::optional<json>(damaged);
-    return fd.error();
+bool full(const std::error_code& e) { return is_errno(e, ENOSPC) || is_errno(e, EDQUOT); }
+
+// A marker as it was found.
+struct Found {
+  std::string name;
+  json text;           // discarded where it does not parse
+  bool alive = false;  // its session is at work: it holds the lock
+  std::vector<SessionMarker::Interval> cuts;
+  std::optional<timespec> running_since;
+
+  void take_apart() {
+    bool readable = text.is_object() && text.contains("cut") && text["cut"].is_array() && text.contains("running") && text["running"].is_boolean();
+    const bool running = !readable || text["running"] == true;
+    if (readable) {
+      for (const auto& c : text["cut"]) {
+        const auto from = c.is_array() && c.size() == 2 ? to_time(c[0]) : std::nullopt;
+        const auto to = c.is_array() && c.size() == 2 ? to_time(c[1]) : std::nullopt;
+        if (from && to)
+          cuts.push_back({*from, *to});
+        else
+          readable = false;
+      }
+      if (running) running_since = text.contains("start") ? to_time(text["start"]) : std::nullopt;
+    }
+    // A marker that is itself damaged says only that a session was cut: then every file is verified.
+    if (!readable || (running && !running_since)) running_since = timespec{0, 0};
   }
-  const auto st = lower::stat_fd(fd->get());
-  if (!st) return st.error();
-  if (!S_ISREG(st->st_mode)) return std::optional<json>(damaged);  // nothing that we wrote
-  std::string text(kMaxSize, '\0');
-  const auto n = lower::pread(fd->get(), {reinterpret_cast<std::uint8_t*>(text.data()), text.size()}, 0);
-  if (!n) return n.error();
-  text.resize(*n);
-  return std::optional<json>(json::parse(text, nullptr, false));
+  std::string holder() const {
+    if (!text.is_object() || !text.contains("pid") || !text["pid"].is_number_integer() || !text.contains("host") || !text["host"].is_string())
+      return {};
+    return "pid " + std::to_string(text["pid"].get<long>()) + " on " + text["host"].get<std::string>();
+  }
+};
+
+// Nothing where there is none of that name.
+Result<std::optional<Found>> read_marker(int lower_root, const std::string& name) {
+  Found found{name, json(json::value_t::discarded), false, {}, {}};
+  const auto fd = lower::open_at(lower_root, name.c_str(), O_RDONLY | O_NONBLOCK);
+  if (!fd && is_errno(fd.error(), ENOENT)) return std::optional<Found>();
+  if (!fd && !is_errno(fd.error(), ELOOP)) return fd.error();
+  if (fd) {
+    const auto st = lower::stat_fd(fd->get());
+    if (!st) return st.error();
+    if (S_ISREG(st->st_mode)) {  // else it is nothing that we wrote
+      // Who holds the marker has locked it against readers too.
+      const auto free = lower::lock_file(fd->get(), lower::FileLock::shared);
+      found.alive = !free && is_errno(free.error(), EAGAIN);
+      std::string text(kMaxSize, '\0');
+      const auto n = lower::pread(fd->get(), {reinterpret_cast<std::uint8_t*>(text.data()), text.size()}, 0);
+      if (!n) return n.error();
+      text.resize(*n);
+      found.text = json::parse(text, nullptr, false);
+    }
+  }
+  found.take_apart();
+  return std::optional<Found>(std::move(found));
 }
 
-bool full(const std::error_code& e) { return is_errno(e, ENOSPC) || is_errno(e, EDQUOT); }
+// All but `own`; those of shared sessions first.
+Result<std::vector<Found>> read_markers(int lower_root, const std::string& own = {}) {
+  const auto listing = lower::reopen(lower_root, O_RDONLY | O_DIRECTORY);
+  if (!listing) return listing.error();
+  // A network's filesystem may remember an older listing.
+  if (const auto st = lower::stat_now(listing->get()); !st) return st.error();
+  std::vector<std::string> names;
+  const auto scanned = lower::read_dir(listing->get(), 0, [&](const lower::Dirent& d) {
+    if (d.name.starts_with(kFile + ".") && !d.name.ends_with(kNewSuffix)) names.emplace_back(d.name);
+    return true;
+  });
+  if (!scanned) return scanned.error();
+  names.push_back(kFile);
+  std::vector<Found> out;
+  for (const auto& name : names) {
+    if (name == own) continue;
+    auto found = read_marker(lower_root, name);
+    if (!found) return found.error();
+    if (*found) out.push_back(std::move(**found));
+  }
+  return out;
+}
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = {};
@@ -59,52 +122,95 @@ std::string host_name() {
 
 }  // namespace
 
-Result<SessionMarker> SessionMarker::begin(int lower_root, bool read_only) {
-  auto left = read_marker(lower_root);
-  if (!left) return left.error();
+Result<SessionMarker> SessionMarker::begin(int lower_root, Kind kind) {
   SessionMarker marker;
-  std::optional<timespec> cut_from;
-  if (*left) {
-    const json& j = **left;
-    bool readable = j.is_object() && j.contains("cut") && j["cut"].is_array() && j.contains("running") && j["running"].is_boolean();
-    if (readable) {
-      for (const auto& c : j["cut"]) {
-        const auto from = c.is_array() && c.size() == 2 ? to_time(c[0]) : std::nullopt;
-        const auto to = c.is_array() && c.size() == 2 ? to_time(c[1]) : std::nullopt;
-        if (from && to)
-          marker.cuts_.push_back({*from, *to});
-        else
-          readable = false;
-      }
-      if (j["running"] == true) cut_from = j.contains("start") ? to_time(j["start"]) : std::nullopt;
+  marker.kind_ = kind;
+  if (kind == Kind::reader) {
+    const auto left = read_markers(lower_root);
+    if (!left) return left.error();
+    for (const auto& m : *left) {
+      marker.cuts_.insert(marker.cuts_.end(), m.cuts.begin(), m.cuts.end());
+      if (m.running_since) marker.cuts_.push_back({*m.running_since, kForEver});
     }
-    // A marker that is itself damaged says only that a session was cut: then every file is verified.
-    if (!readable || (j["running"] == true && !cut_from)) cut_from = timespec{0, 0};
-  }
-  if (read_only) {
-    if (cut_from) marker.cuts_.push_back({*cut_from, {std::numeric_limits<time_t>::max(), 0}});
     return marker;
   }
-  const auto start = marker.put(lower_root, cut_from);
-  if (!start && !full(start.error())) return start.error();
-  marker.written_ = start.has_value();
+  marker.name_ = kFile;
+  if (kind == Kind::shared) {
+    std::array<std::uint8_t, 9> id;
+    random_bytes(id);
+    marker.name_ += "." + base64url(id);
+  }
+  const auto put = marker.put(lower_root);
+  if (put) return marker;
+  marker.held_ = nullptr;
+  if (!full(put.error())) return put.error();
   // Without room for so much as a marker the volume still mounts, or nobody could make room. What was left behind stays as it is.
-  if (!start && cut_from) marker.cuts_.push_back({*cut_from, {std::numeric_limits<time_t>::max(), 0}});
+  const auto left = read_markers(lower_root);
+  if (!left) return left.error();
+  marker.cuts_.clear();
+  for (const auto& m : *left) {
+    marker.cuts_.insert(marker.cuts_.end(), m.cuts.begin(), m.cuts.end());
+    if (m.running_since && !m.alive) marker.cuts_.push_back({*m.running_since, kForEver});
+  }
   return marker;
 }
 
+// The file that becomes the marker, locked before it bears the marker's name: of two sessions that start at once one gets it.
+Result<UniqueFd> SessionMarker::open_new(int lower_root) const {
+  const std::string name = name_ + std::string(kNewSuffix);
+  for (int tries = 0; tries < 10; ++tries) {
+    auto fd = lower::open_at(lower_root, name.c_str(), O_RDWR | O_CREAT, 0644);
+    if (!fd) return fd;
+    const auto locked = lower::lock_file(fd->get(), lower::FileLock::exclusive);
+    if (!locked && is_errno(locked.error(), EAGAIN)) return Errc::locked;
+    // Alone, the lock on the directory must do; it does not reach other hosts.
+    if (!locked && kind_ == Kind::shared) return locked.error().category() == ecfs_category() ? locked.error() : errno_code(ENOLCK);
+    const auto ours = lower::stat_fd(fd->get()), there = lower::stat_at(lower_root, name.c_str());
+    if (!ours) return ours.error();
+    if (there && there->st_ino == ours->st_ino && there->st_dev == ours->st_dev) return fd;
+  }
+  return Errc::locked;  // others are at it
+}
+
 // The new marker's ctime is both this session's start and the end of what was cut.
-Result<void> SessionMarker::put(int lower_root, const std::optional<timespec>& cut_from) {
-  const auto fd = lower::open_at(lower_root, kNewFile.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+Result<void> SessionMarker::put(int lower_root) {
+  auto fd = open_new(lower_root);
   if (!fd) return fd.error();
+  const auto undone = [&](const std::error_code& error) {
+    (void)lower::unlink_at(lower_root, (name_ + std::string(kNewSuffix)).c_str(), false);
+    return error;
+  };
+  if (const auto t = lower::ftruncate(fd->get(), 0); !t) return undone(t.error());
   const auto st = lower::stat_fd(fd->get());
-  if (!st) return st.error();
+  if (!st) return undone(st.error());
   start_ = st->st_ctim;
-  const auto before = cuts_;
-  if (cut_from) cuts_.push_back({*cut_from, st->st_ctim});
-  auto written = write(lower_root, true);
-  if (!written) cuts_ = before;
-  return written;
+  const auto others = read_markers(lower_root, kind_ == Kind::shared ? name_ : "");
+  if (!others) return undone(others.error());
+  for (const auto& m : *others) {
+    if (m.alive && (kind_ == Kind::exclusive || m.name == kFile)) return undone(Errc::locked);
+    // Sizes that another session's predecessor left in doubt are as doubtful here.
+    cuts_.insert(cuts_.end(), m.cuts.begin(), m.cuts.end());
+    if (m.running_since && !m.alive) cuts_.push_back({*m.running_since, start_});
+  }
+  if (const auto w = write(lower_root, fd->get(), true); !w) return w;
+  held_ = std::make_shared<const UniqueFd>(std::move(*fd));
+  written_ = true;
+  return take_over(lower_root);
+}
+
+// What others left behind is in our marker now, and theirs can go. One that came to life meanwhile, on another host, has seen us or is seen here.
+Result<void> SessionMarker::take_over(int lower_root) {
+  const auto others = read_markers(lower_root, name_);
+  for (const auto& m : others ? *others : std::vector<Found>())
+    if (m.alive && (kind_ == Kind::exclusive || m.name == kFile)) {
+      written_ = false;
+      if (const auto u = lower::unlink_at(lower_root, name_.c_str(), false); !u) return u;
+      return Errc::locked;
+    }
+  // Where this fails they are found again, and taken for cut once more.
+  for (const auto& m : others ? *others : std::vector<Found>())
+    if (!m.alive) (void)lower::unlink_at(lower_root, m.name.c_str(), false);
+  return {};
 }
 
 bool SessionMarker::in_cut(const timespec& ctime) const noexcept {
@@ -113,41 +219,59 @@ bool SessionMarker::in_cut(const timespec& ctime) const noexcept {
   return false;
 }
 
-Result<void> SessionMarker::write(int lower_root, bool running) {
+void SessionMarker::look_for_cuts(int lower_root) {
+  const auto others = read_markers(lower_root, name_);
+  if (!others) return;  // asked again before long
+  for (const auto& m : *others) {
+    if (m.alive || !m.running_since || std::find(known_cut_.begin(), known_cut_.end(), m.name) != known_cut_.end()) continue;
+    known_cut_.push_back(m.name);
+    cuts_.push_back({*m.running_since, kForEver});
+  }
+}
+
+Result<void> SessionMarker::write(int lower_root, int fd, bool running) {
+  const std::string new_name = name_ + std::string(kNewSuffix);
   json cuts = json::array();
   for (const auto& c : cuts_) cuts.push_back(json::array({to_json(c.from), to_json(c.to)}));
   const std::string text = json{{"cut", cuts}, {"host", host_name()}, {"pid", ::getpid()}, {"running", running},
                                 {"start", to_json(start_)}}
                                .dump(2, ' ', false, json::error_handler_t::replace) +
                            "\n";
-  const auto fd = lower::open_at(lower_root, kNewFile.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  if (!fd) return fd.error();
-  const auto w = lower::pwrite(fd->get(), {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, 0);
+  const auto w = lower::pwrite(fd, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}, 0);
   if (w.error) {
     // Where only the content has no room, an empty marker says "cut, since when is not known".
-    if (!full(w.error) || !lower::ftruncate(fd->get(), 0)) {
-      (void)lower::unlink_at(lower_root, kNewFile.c_str(), false);
+    if (!full(w.error) || !lower::ftruncate(fd, 0)) {
+      (void)lower::unlink_at(lower_root, new_name.c_str(), false);
       return w.error;
     }
   }
-  if (const auto s = lower::fsync(fd->get(), false); !s) return s;
-  if (const auto r = lower::rename_at(lower_root, kNewFile.c_str(), lower_root, kFile.c_str(), 0); !r) return r;
+  if (const auto s = lower::fsync(fd, false); !s) return s;
+  if (const auto r = lower::rename_at(lower_root, new_name.c_str(), lower_root, name_.c_str(), 0); !r) return r;
   return lower::fsync(lower_root, false);
 }
 
+// The lock goes last: without it a marker that is still there is one of a session that was cut.
 Result<void> SessionMarker::end(int lower_root) {
   if (!written_) return {};
   written_ = false;
-  if (!cuts_.empty()) return write(lower_root, false);
-  return lower::unlink_at(lower_root, kFile.c_str(), false);
+  Result<void> done;
+  if (cuts_.empty()) {
+    done = lower::unlink_at(lower_root, name_.c_str(), false);
+  } else {
+    const auto fd = lower::open_at(lower_root, (name_ + std::string(kNewSuffix)).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    done = fd ? write(lower_root, fd->get(), false) : Result<void>(fd.error());
+  }
+  held_ = nullptr;
+  return done;
 }
 
 std::string SessionMarker::holder(int lower_root) {
-  const auto left = read_marker(lower_root);
-  if (!left || !*left || !(**left).is_object()) return {};
-  const json& j = **left;
-  if (!j.contains("pid") || !j["pid"].is_number_integer() || !j.contains("host") || !j["host"].is_string()) return {};
-  return "pid " + std::to_string(j["pid"].get<long>()) + " on " + j["host"].get<std::string>();
+  const auto markers = read_markers(lower_root);
+  if (!markers) return {};
+  std::string holder;
+  for (const auto& m : *markers)
+    if (std::string who = m.holder(); !who.empty() && (m.alive || holder.empty())) holder = std::move(who);
+  return holder;
 }
 
 }  // namespace ecfs::daemon

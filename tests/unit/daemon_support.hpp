@@ -46,6 +46,9 @@ inline std::size_t open_fds() {
   return n;
 }
 
+// The same tests on a volume that is shared with other mounts: the test program's second run.
+inline bool as_shared() { return std::getenv("ECFS_UNIT_SHARED") != nullptr; }
+
 inline Caller self(mode_t umask = 022) { return {::geteuid(), ::getegid(), ::getpid(), umask}; }
 
 // Epochs 1 to `count`, each with a fixed key of its own.
@@ -71,10 +74,16 @@ struct Held {
   NodePtr node;
   struct stat attr;
   std::shared_ptr<const Held> parent;
-  Held(Filesystem& f, NodePtr n, const struct stat& st, std::shared_ptr<const Held> p) : fs(f), node(std::move(n)), attr(st), parent(std::move(p)) {}
+  // Open, as far as the kernel would tell: a removed file is still to be read.
+  Held(Filesystem& f, NodePtr n, const struct stat& st, std::shared_ptr<const Held> p) : fs(f), node(std::move(n)), attr(st), parent(std::move(p)) {
+    ++node->opens;
+  }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
-  ~Held() { fs.nodes().forget(node, 1); }  // which the root does not mind
+  ~Held() {
+    fs.closed(node);
+    fs.nodes().forget(node, 1);  // which the root does not mind
+  }
 };
 using Ref = std::shared_ptr<const Held>;
 
@@ -104,6 +113,8 @@ class TestVolume {
     c.keys = ring_of(options_.epochs);
     c.read_only = options_.read_only;
     c.acl = options_.acl;
+    c.changes_beneath = c.shared = as_shared();
+    if (c.read_only) c.shared = false;
     c.max_dirs = options_.max_dirs;
     c.max_files = options_.max_files;
     c.marker = std::move(marker);

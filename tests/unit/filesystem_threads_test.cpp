@@ -78,10 +78,13 @@ struct Worker {
   std::optional<Entry> look(Dir& d, const std::string& name, bool there, const char* what) {
     auto e = fs.lookup(d.ref->node, name);
     w.expect(e.has_value() == there && (e || is_errno(e.error(), ENOENT)), std::string(what) + ": lookup", e.error());
+    if (e) ++e->node->opens;  // so that it is still to be read when another thread removes it
     return e ? std::optional<Entry>(std::move(*e)) : std::nullopt;
   }
   void forget(const std::optional<Entry>& e) {
-    if (e) fs.nodes().forget(e->node, 1);
+    if (!e) return;
+    fs.closed(e->node);
+    fs.nodes().forget(e->node, 1);
   }
   std::shared_ptr<File> file_at(const Dir& d, const std::string& name) {
     const auto it = d.entries.find(name);
@@ -102,6 +105,7 @@ struct Worker {
       if (!e) return;
       d.entries[name] = file;
       made = *e;
+      ++made->node->opens;
     }
     // Others see it already, and may have removed it by now.
     const auto written = fs.write(made->node, 0, as_bytes(content_of(file->serial, 1 + below(1500))), false);

@@ -116,6 +116,7 @@ constexpr const char* kOptionsHelp =
     "  allow_other allow_root default_permissions fsname=NAME\n"
     "  noxattr     no extended attributes; creating files is then a quarter faster\n"
     "  acl         POSIX access control lists\n"
+    "  shared      several mounts may write the volume at once, all with this option\n"
     "  context=LABEL fscontext=LABEL defcontext=LABEL rootcontext=LABEL   SELinux's\n"
     "  nonempty    mount over a directory that is not empty\n"
     "  passfile=FILE  askpass=PROGRAM   as the options of those names\n";
@@ -126,7 +127,7 @@ Outcome<void> command_mount(const std::string& name, Args args) {
   Request request;
   std::vector<std::string> options;
   std::string first, second;
-  bool nonempty = false, acl = false;
+  bool nonempty = false, acl = false, shared = false;
   CommandLine app(
       name,
       "Mounts the volume in LOWER on MOUNT. Without LOWER it is dirname(MOUNT)/.basename(MOUNT).\n"
@@ -147,6 +148,7 @@ Outcome<void> command_mount(const std::string& name, Args args) {
   app.add_flag("-d,--debug", request.debug, "Log every message");
   app.add_option("--log", request.log, "Log to FILE")->option_text("FILE");
   app.add_flag("--acl", acl, "POSIX access control lists");
+  app.add_flag("--shared", shared, "Several mounts may write the volume at once, all with this option");
   app.add_flag("--init", request.make, "Make a volume first where there is none");
   add_kdf_option(app, request.plan.kdf_ms);
   request.passphrase.add_to(app);
@@ -157,6 +159,7 @@ Outcome<void> command_mount(const std::string& name, Args args) {
     if (auto r = add_options(request.options, o, false); !r) return r;
   if (nonempty) request.options.nonempty = true;
   if (acl) request.options.daemon.push_back("acl");
+  if (shared) request.options.daemon.push_back("shared");
   request.mount = both->count() > 0 ? second : first;
   if (both->count() > 0) {
     request.lower = first;

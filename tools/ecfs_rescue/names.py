@@ -55,7 +55,8 @@ def directory_id(keys, fd):
 
 def is_own(name, is_root, encrypted):
     """Whether a lower name is that of a file of the format's own, which is no object of the tree."""
-    if is_root and (name in (b"ecfs.volume", b"ecfs.volume.new", b"ecfs.session", b"ecfs.session.new") or is_hashed(name, TARGET)):
+    if is_root and (name in (b"ecfs.volume", b"ecfs.volume.new", b"ecfs.lock", b"ecfs.session") or name.startswith(b"ecfs.session.")
+                    or is_hashed(name, TARGET)):
         return True
     return encrypted and (name in (b"ecfs.dir", b"ecfs.dir.new") or is_hashed(name, NAME))
 

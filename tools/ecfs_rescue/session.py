@@ -2,6 +2,7 @@
 """FORMAT.md, "The session marker": which files a session that was cut may have left with a wrong size or without a header."""
 
 import json
+import os
 
 from . import lower
 
@@ -16,9 +17,18 @@ def _time(value):
 
 
 def cut_spans(root_fd):
-    """[(first, last)] in nanoseconds of ctime."""
+    """[(first, last)] in nanoseconds of ctime, by the marker of a session that was alone and those of sessions that shared the volume."""
     try:
-        text = lower.read_small(root_fd, FILE, SIZE_MAX)
+        names = sorted(os.fsencode(name) for name in os.listdir(root_fd))
+    except OSError:
+        return [ALWAYS]
+    return [span for name in names if name == FILE or (name.startswith(FILE + b".") and not name.endswith(b".new"))
+            for span in _spans(root_fd, name)]
+
+
+def _spans(root_fd, name):
+    try:
+        text = lower.read_small(root_fd, name, SIZE_MAX)
     except FileNotFoundError:
         return []
     except OSError:
