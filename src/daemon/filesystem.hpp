@@ -16,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -186,7 +187,12 @@ class Filesystem {
 
    private:
     Filesystem& fs_;
-    std::unique_lock<std::timed_mutex> here_;  // owned by the outermost alone
+    struct Turn {
+      Filesystem* of = nullptr;
+      void give_back() noexcept;
+      ~Turn() { give_back(); }
+    };
+    Turn turn_;  // the outermost's alone
   };
   bool changing_here() const noexcept { return changer_ == std::this_thread::get_id(); }
   // May what is the format's own in a directory be mended or made? Where others are at work, only while they are kept out.
@@ -384,7 +390,10 @@ class Filesystem {
   std::mutex log_mutex_;
   std::unordered_set<std::size_t> noted_;  // hashes of what was said once, so that it is not again
   // Where others change the lower directory.
-  std::timed_mutex changing_mutex_;  // the thread that changes names; guards lock_file_
+  // One thread at a time changes names, and it alone uses lock_file_. No timed_mutex: ThreadSanitizer does not see pthread_mutex_clocklock.
+  std::mutex changing_mutex_;  // guards changing_
+  std::condition_variable turn_;
+  bool changing_ = false;
   std::atomic<std::thread::id> changer_{};
   UniqueFd lock_file_;               // `ecfs.lock`
   std::mutex root_mutex_;            // guards root_names_, cut_looked_ and config_.marker

@@ -156,15 +156,34 @@ Result<void> Filesystem::take_volume_lock(Deadline deadline) {
 Filesystem::Changing::Changing(Filesystem& fs) : fs_(fs) {
   if (!fs.config_.shared || fs.changing_here()) return;
   const Deadline deadline = fs.lock_deadline();
-  std::unique_lock here(fs.changing_mutex_, deadline);
-  held = here ? fs.take_volume_lock(deadline) : Result<void>(errno_code(ETIMEDOUT));
-  if (!held) return;
-  fs.changer_ = std::this_thread::get_id();
-  here_ = std::move(here);
+  {
+    std::unique_lock lock(fs.changing_mutex_);
+    if (!fs.turn_.wait_until(lock, deadline, [&] { return !fs.changing_; })) {
+      held = errno_code(ETIMEDOUT);
+      return;
+    }
+    fs.changing_ = true;
+    turn_.of = &fs;
+  }
+  held = fs.take_volume_lock(deadline);
+  if (held)
+    fs.changer_ = std::this_thread::get_id();
+  else
+    turn_.give_back();
+}
+
+void Filesystem::Changing::Turn::give_back() noexcept {
+  if (!of) return;
+  {
+    const std::lock_guard lock(of->changing_mutex_);
+    of->changing_ = false;
+  }
+  of->turn_.notify_one();
+  of = nullptr;
 }
 
 Filesystem::Changing::~Changing() {
-  if (!here_) return;
+  if (!turn_.of) return;
   fs_.changer_ = std::thread::id();
   lower::unlock_file(fs_.lock_file_.get());
 }
