@@ -310,8 +310,10 @@ Result<std::string> Filesystem::plain_name(const OpenDir& dir, std::string_view 
     const std::string file = name.name_file();
     auto text = lending(dir.fd.get(), S_IXUSR, [&] { return read_small(dir.fd.get(), file.c_str(), 4096); });
     if (!text && config_.changes_beneath && !lower::stat_at(dir.fd.get(), name.name.c_str())) return errno_code(ENOENT);  // gone since it was listed
-    // What cannot be read now is not nobody's: an error, rather than a listing without it that the kernel would keep.
-    if (!text && !is_errno(text.error(), ENOENT) && !is_errno(text.error(), EFBIG)) return text.error();
+    // What cannot be read now is not nobody's: an error, rather than a listing without it that the kernel would keep. But what is no file is
+    // not ours, and must not make the whole directory unreadable: a link, a directory, a FIFO or a socket.
+    constexpr int kNobodys[] = {ENOENT, EFBIG, ELOOP, EISDIR, ESPIPE, ENXIO};
+    if (!text && std::ranges::none_of(kNobodys, [&](int e) { return is_errno(text.error(), e); })) return text.error();
     if (!text || hash_name(*text) != lower_name.substr(kLongPrefix.size())) return Errc::damaged_name;
     encoded = std::move(*text);
   }

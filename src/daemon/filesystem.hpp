@@ -260,7 +260,8 @@ class Filesystem {
   Result<std::string> copy_name(const OpenDir& dir, std::string_view lower_name) const;
   // The lower name of the conflict copy that is shown as `shown`, empty where there is none. Looks through the directory once.
   Result<std::string> copy_shown_as(const NodePtr& node, const DirPtr& dir, std::string_view shown);
-  Result<void> find_copies(const NodePtr& node, OpenDir& dir);  // under copies_mutex
+  // Under copies_mutex. `soon`: what others changed a moment ago may still be missing.
+  Result<void> find_copies(const NodePtr& node, OpenDir& dir, bool soon = false);
   // Is there a copy of the long name, which still needs its name file? Where that can't be known, there may be.
   bool has_copy_of(const NodePtr& node, const DirPtr& dir, const std::string& long_name);
 

@@ -20,9 +20,13 @@ Result<std::string> Filesystem::copy_name(const OpenDir& dir, std::string_view l
 }
 
 // One pass over the directory, of which most find nothing.
-Result<void> Filesystem::find_copies(const NodePtr& node, OpenDir& dir) {
+Result<void> Filesystem::find_copies(const NodePtr& node, OpenDir& dir, bool soon) {
   timespec changed{};
+  const auto now = std::chrono::steady_clock::now();
   if (config_.changes_beneath) {
+    // Our own changes move the directory's mtime, too: looking through it after each would make filling it quadratic.
+    constexpr std::chrono::milliseconds kMoment(500);
+    if (soon && dir.copies && now - dir.copies->looked < kMoment) return {};
     const auto st = stat_of(dir.fd.get());
     if (!st) return st.error();
     changed = st->st_mtim;
@@ -32,6 +36,7 @@ Result<void> Filesystem::find_copies(const NodePtr& node, OpenDir& dir) {
   if (!fd) return fd.error();
   Copies found;
   found.changed = changed;
+  found.looked = now;
   std::error_code failed;
   const auto scanned = lower::read_dir(fd->get(), 0, [&](const lower::Dirent& d) {
     // Nearly always none: then there is nothing to decode.
@@ -60,7 +65,7 @@ Result<void> Filesystem::find_copies(const NodePtr& node, OpenDir& dir) {
 Result<std::string> Filesystem::copy_shown_as(const NodePtr& node, const DirPtr& dir, std::string_view shown) {
   if (plain_names() || node->no_copies || !dir->record) return std::string();
   const std::lock_guard lock(dir->copies_mutex);
-  if (const auto known = find_copies(node, *dir); !known) {
+  if (const auto known = find_copies(node, *dir, true); !known) {
     // A directory that can be searched and not listed shows nobody a copy.
     return is_errno(known.error(), EACCES) ? Result<std::string>(std::string()) : known.error();
   }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <list>
@@ -52,6 +53,7 @@ struct Copies {
   std::map<std::string, std::string, std::less<>> by_name;  // shown name -> lower name
   std::set<std::string, std::less<>> of_long;               // the `ecfs.long.H` that some of them were made from
   timespec changed{};                                       // the directory's mtime when they were looked for
+  std::chrono::steady_clock::time_point looked{};           // and when that was
 };
 
 struct OpenDir final : Open {

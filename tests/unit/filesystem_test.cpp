@@ -747,6 +747,61 @@ TEST_SUITE("filesystem") {
     }
   }
 
+  TEST_CASE("filesystem: what stands in a name file's place hides one entry, not the directory") {
+    for (const char* what : {"link", "directory", "fifo", "socket"}) {
+      CAPTURE(what);
+      TestVolume v;
+      {
+        const Ref root = v.root();
+        v.create(root, "short", "s");
+        v.create(root, kLongName, "l");
+        std::string file;
+        for (const auto& n : TestVolume::lower_names(v.path()))
+          if (n.starts_with(kLongNamePrefix)) file = v.path() + "/" + n;
+        std::filesystem::rename(file, v.path() + "/ecfs.aside");
+        const std::string_view kind(what);
+        if (kind == "link")
+          std::filesystem::create_symlink("ecfs.aside", file);
+        else if (kind == "directory")
+          std::filesystem::create_directory(file);
+        else
+          REQUIRE(::mknod(file.c_str(), 0644 | (kind == "fifo" ? S_IFIFO : S_IFSOCK), 0) == 0);
+        CHECK(v.names(root) == std::set<std::string>{"short"});
+        CHECK(v.fs().damage().foreign > 0);
+        std::filesystem::remove(file);
+        std::filesystem::rename(v.path() + "/ecfs.aside", file);
+        CHECK(v.names(root) == std::set<std::string>{"short", std::string(kLongName)});
+      }
+      v.check_clean();
+    }
+  }
+
+  TEST_CASE("filesystem: a directory that grows is not looked through for conflict copies at each new name") {
+    TestVolume v;
+    {
+      const Ref dir = v.mkdir(v.root(), "dir");
+      constexpr int kNames = 200;
+      int looks = 0;
+      lower::set_hook([&](const lower::Call& c) -> lower::Verdict {
+        looks += c.op == lower::Op::getdents ? 1 : 0;
+        return {};
+      });
+      for (int i = 0; i < kNames; ++i) {
+        const std::string name = "f" + std::to_string(i);
+        CHECK(!v.exists(dir, name));
+        v.create(dir, name, "x");
+      }
+      lower::set_hook(nullptr);
+      CHECK(looks < kNames / 2);  // one look is two calls at least
+      // What others left is found all the same, by a listing at once and by a lookup in a moment.
+      const std::string one = v.lower("/dir/f0");
+      std::filesystem::copy_file(one, one + "~");
+      CHECK(v.names(dir).contains("f0~"));
+      CHECK(v.read(v.lookup(dir, "f0~")) == "x");
+    }
+    v.check_clean();
+  }
+
   TEST_CASE("filesystem: removed directories need no descriptors") {
     TestVolume v;
     {
