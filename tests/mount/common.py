@@ -121,6 +121,11 @@ def get(path):
         return f.read()
 
 
+def data_of(n, salt=1):
+    """n bytes that depend on n and salt alone."""
+    return random.Random(n * 31 + salt).randbytes(n)
+
+
 def wait_until(what, condition, timeout=60):
     """Polls. Only a state that never comes fails."""
     end = time.monotonic() + timeout

@@ -10,26 +10,12 @@ import shutil
 import signal
 
 import common
-from common import FIRST, PAGE, PAYLOAD, Failed, equal, gives, need_root, outcome, run, same_bytes, true, wait_until
+from common import FIRST, PAGE, PAYLOAD, Failed, data_of, equal, get, gives, need_root, outcome, put, run, same_bytes, true, wait_until
 
 HEADER, BLOCK_HEADER = 128, 32
 BLOCKS = 6
 SIZE = FIRST + 4 * PAYLOAD + 1000  # the last block is short, and padded
 LONG = 'l' * 255
-
-
-def put(path, data=b''):
-    with open(path, 'wb') as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, 'rb') as f:
-        return f.read()
-
-
-def data_of(n, salt=1):
-    return random.Random(n * 31 + salt).randbytes(n)
 
 
 def start(block):

@@ -3,27 +3,12 @@
 """A full disk: nothing stored is damaged, what is made room for works again, and whoever writes is told."""
 import errno
 import os
-import random
 
 import common
-from common import Failed, equal, gives, in_child, outcome, run, same_bytes, true
+from common import Failed, data_of, equal, get, gives, in_child, outcome, put, run, same_bytes, true
 
 LONG = 'l' * 255
 MANY = 4 << 30  # far beyond the small filesystems here, and beyond what a kernel keeps in its write-back cache
-
-
-def put(path, data=b''):
-    with open(path, 'wb') as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, 'rb') as f:
-        return f.read()
-
-
-def data_of(n, salt=1):
-    return random.Random(n * 31 + salt).randbytes(n)
 
 
 class opened:

@@ -9,19 +9,9 @@ import struct
 import termios
 
 import common
-from common import equal, gives, need_program, need_root, outcome, run, true
+from common import equal, get, gives, need_program, need_root, outcome, put, run, true
 
 LONG = 'l' * 255
-
-
-def put(path, data=b''):
-    with open(path, 'wb') as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, 'rb') as f:
-        return f.read()
 
 
 def mode_of(path):

@@ -13,27 +13,13 @@ import time
 
 import common
 import kernel
-from common import FIRST, PAGE, PAYLOAD, equal, gives, need_root, outcome, run, same_bytes, true
+from common import FIRST, PAGE, PAYLOAD, data_of, equal, get, gives, need_root, outcome, put, run, same_bytes, true
 
 SEED = int(os.environ.get('ECFS_SEED', '0')) or random.randrange(1 << 32)
 LONG = 'l' * 255
 # Around the ends of blocks, pages, and requests.
 EDGES = sorted({0, 1, 15, PAGE - 1, PAGE, PAGE + 1, 8192, 65536, 131072, 1 << 20, (1 << 20) + 1,
                 *(FIRST + k * PAYLOAD + d for k in (0, 1, 2, 31, 255) for d in (-1, 0, 1))})
-
-
-def put(path, data=b''):
-    with open(path, 'wb') as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, 'rb') as f:
-        return f.read()
-
-
-def data_of(n, salt=1):
-    return random.Random(n * 31 + salt).randbytes(n)
 
 
 @contextlib.contextmanager

@@ -9,22 +9,12 @@ import stat
 
 import common
 import kernel
-from common import equal, gives, need_root, true
+from common import equal, get, gives, need_root, put, true
 from kernel import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2
 
 LONG = 'l' * 255
 LONGEST_SHORT = 160  # with its tag and in base64url 235 bytes; the next padding makes 256, which is stored as a long name
 LONG2 = 'm' * 255
-
-
-def put(path, data=b''):
-    with open(path, 'wb') as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, 'rb') as f:
-        return f.read()
 
 
 def tree(path):

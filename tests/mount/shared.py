@@ -20,23 +20,13 @@ import threading
 import time
 
 import common
-from common import FIRST, PAYLOAD, Failed, equal, gives, in_child, need_program, outcome, run, same_bytes, true, wait_until
+from common import FIRST, PAYLOAD, Failed, equal, get, gives, in_child, need_program, outcome, put, run, same_bytes, true, wait_until
 
 SEED = int(os.environ.get('ECFS_SEED') or random.SystemRandom().randrange(2**32))
 OPS = int(os.environ.get('ECFS_SHARED_OPS') or 800)
 IN_USE = 12  # exit status: the lower directory is mounted already
 LONG = 'long ' + 'n' * 240
 XATTRS = True  # both mounts' lower filesystems have them
-
-
-def put(path, data):
-    with open(path, 'wb') as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, 'rb') as f:
-        return f.read()
 
 
 def settle():

@@ -10,17 +10,7 @@ import signal
 import subprocess
 
 import common
-from common import ECFS, ECFSD, equal, gives, need_program, need_root, run, same_bytes, true, wait_until
-
-
-def put(path, data=b''):
-    with open(path, 'wb') as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, 'rb') as f:
-        return f.read()
+from common import ECFS, ECFSD, equal, get, gives, need_program, need_root, put, run, same_bytes, true, wait_until
 
 
 def sockets():

@@ -6,17 +6,7 @@ import os
 import stat
 
 import common
-from common import ECFS, equal, gives, outcome, run, true
-
-
-def put(path, data=b''):
-    with open(path, 'wb') as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, 'rb') as f:
-        return f.read()
+from common import ECFS, equal, get, gives, outcome, put, run, true
 
 
 def at_once(env):
