@@ -77,9 +77,29 @@ Result<Entry> Filesystem::lookup(const NodePtr& parent, std::string_view name) {
   return entry_called(parent, *at, name);
 }
 
-// Around every call that makes an entry: the long name's file before it, and away again when it came to nothing.
+// Labelled before anybody can see it: the kernel lets nobody else look the name up until it has its answer. Where the lower filesystem
+// keeps no labels, neither do we.
+Result<void> Filesystem::label(const NodePtr& made, const Caller& caller) {
+  if (caller.label.empty()) return {};
+  const auto labelled = set_xattr(made, "security.selinux", caller.label, 0, caller);
+  return is_errno(labelled.error(), EOPNOTSUPP) ? Result<void>() : labelled;
+}
+
 Result<Entry> Filesystem::make(const NodePtr& parent, std::string_view name, const Caller& owner,
                                const std::function<Result<Entry>(const Place&)>& how) {
+  auto entry = make_unlabelled(parent, name, owner, how);
+  if (!entry) return entry;
+  if (const auto labelled = label(entry->node, owner); !labelled) {
+    (void)(entry->node->type == S_IFDIR ? remove_dir(parent, name) : unlink(parent, name));
+    nodes_.forget(entry->node, 1);
+    return labelled.error();
+  }
+  return entry;
+}
+
+// Around every call that makes an entry: the long name's file before it, and away again when it came to nothing.
+Result<Entry> Filesystem::make_unlabelled(const NodePtr& parent, std::string_view name, const Caller& owner,
+                                          const std::function<Result<Entry>(const Place&)>& how) {
   const Changing changing(*this);
   if (!changing.held) return changing.held.error();
   const auto at = place(parent, name);
@@ -201,6 +221,10 @@ Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const
   if (const auto kept = keep_open(node, std::move(*fd), true, *st); !kept) {
     nodes_.forget(node, 1);
     return kept.error();
+  }
+  if (const auto labelled = label(node, caller); !labelled) {
+    nodes_.forget(node, 1);
+    return labelled.error();
   }
   return Entry{node, *st};
 }

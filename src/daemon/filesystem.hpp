@@ -358,6 +358,9 @@ class Filesystem {
   // After the entry went from `at`: what was kept for its name.
   void clear_up(const NodePtr& parent, const Place& at, std::string_view name);
   Result<Entry> make(const NodePtr& parent, std::string_view name, const Caller& owner, const std::function<Result<Entry>(const Place&)>& how);
+  Result<Entry> make_unlabelled(const NodePtr& parent, std::string_view name, const Caller& owner,
+                                const std::function<Result<Entry>(const Place&)>& how);
+  Result<void> label(const NodePtr& made, const Caller& caller);
   void note_made(Node& node) const noexcept;
   Result<void> fill_dir(const Place& at, mode_t wanted, const Caller& caller);
   // What is about to lose a name: its node, if the kernel knows it, and, if this is its last name, the descriptor that will be left.

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "ecfs/error.hpp"
@@ -21,6 +22,7 @@ struct Caller {
   gid_t gid = 0;
   pid_t pid = 0;
   mode_t umask = 0;
+  std::string_view label{};  // SELinux's, for what is made; empty: none
 };
 
 // Root lays aside what would let it write where its callers may not: quotas and reserved space (CAP_SYS_RESOURCE). It is taken up

@@ -47,7 +47,7 @@ std::vector<std::string> split_options(const std::string& text) {
 // Sorts the mount options into ours and libfuse's. An unknown one is an error by name.
 std::optional<Failure> take_options(const std::vector<std::string>& texts, SessionConfig& config) {
   static const std::vector<std::string> pass = {"exec",  "noexec", "suid",    "nosuid",      "dev",       "nodev",
-                                                "sync",  "async",  "dirsync", "allow_other", "allow_root"};
+                                                "sync",  "async",  "dirsync", "allow_other"};
   static const std::vector<std::string> contexts = {"context=", "fscontext=", "defcontext=", "rootcontext="};
   // The lower filesystem keeps the times; only noatime is ours to do.
   static const std::vector<std::string> ignored = {"rw", "atime", "relatime", "norelatime", "default_permissions", "nonempty"};

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <optional>
 
 namespace ecfs::daemon {
 namespace {
@@ -18,6 +19,7 @@ constexpr std::uint32_t kKillprivV2 = 1u << 28;
 constexpr std::uint32_t kNoExportSupport2 = 1u << (38 - 32);    // in flags2
 constexpr std::uint32_t kDirectIoAllowMmap2 = 1u << (36 - 32);  // likewise
 constexpr std::uint32_t kAllowIdmap2 = 1u << (40 - 32);         // likewise; the kernel takes it with default_permissions only
+constexpr std::uint32_t kSecurityCtx2 = 1u << (32 - 32);        // likewise
 constexpr std::uint32_t kSetattrKillSuidgid = 1u << 11;
 constexpr std::uint32_t kTmpfile = 51;
 
@@ -64,6 +66,7 @@ constexpr std::array<Shape, 64> kShapes = [] {
   s[FUSE_OPEN] = s[FUSE_OPENDIR] = {sizeof(fuse_open_in)};
   s[FUSE_RELEASE] = s[FUSE_RELEASEDIR] = {sizeof(fuse_release_in)};
   s[FUSE_CREATE] = {sizeof(fuse_create_in), 1};
+  s[kTmpfile] = {sizeof(fuse_create_in), 1};
   s[FUSE_FALLOCATE] = {sizeof(fuse_fallocate_in)};
   s[FUSE_LSEEK] = {sizeof(fuse_lseek_in)};
   s[FUSE_INTERRUPT] = {sizeof(fuse_interrupt_in), 0, false};
@@ -87,6 +90,7 @@ struct Current {
   bool kill_suidgid = false;
   std::uint32_t init_flags = 0;
   std::uint32_t init_flags2 = 0;
+  std::string_view label;
 };
 thread_local Current t_current;
 
@@ -97,19 +101,41 @@ bool body(const void* message, std::size_t size, T& out) {
   return true;
 }
 
+// What follows the message's fixed part and names; nothing where these are not whole.
+std::optional<std::string_view> after_names(const Shape& shape, const void* message, std::size_t size) {
+  if (size < sizeof(fuse_in_header) + shape.fixed) return std::nullopt;
+  std::string_view rest(static_cast<const char*>(message) + sizeof(fuse_in_header) + shape.fixed, size - sizeof(fuse_in_header) - shape.fixed);
+  for (unsigned n = 0; n < shape.names; ++n) {
+    const auto end = rest.find('\0');
+    if (end == rest.npos) return std::nullopt;
+    rest.remove_prefix(end + 1);
+  }
+  return rest;
+}
+
+// The value of security.selinux that stands behind the names of a message that makes something: a fuse_secctx_header, then fuse_secctx, the
+// xattr's name with its NUL, and the value.
+std::string_view label_in(std::uint32_t opcode, const void* message, std::size_t size) {
+  const auto rest = after_names(kShapes[opcode], message, size);
+  fuse_secctx_header header;
+  fuse_secctx context;
+  constexpr std::string_view kName{"security.selinux", sizeof "security.selinux"};
+  constexpr std::size_t kBefore = sizeof header + sizeof context + kName.size();
+  if (!rest || rest->size() < kBefore) return {};
+  std::memcpy(&header, rest->data(), sizeof header);
+  std::memcpy(&context, rest->data() + sizeof header, sizeof context);
+  if (header.nr_secctx != 1 || rest->substr(sizeof header + sizeof context, kName.size()) != kName) return {};
+  return context.size <= rest->size() - kBefore ? rest->substr(kBefore, context.size) : std::string_view();
+}
+
 // libfuse believes the sizes in a message. The kernel's are right; this keeps whatever else it might be from reading past the end.
 bool well_formed(const fuse_in_header& header, const void* message, std::size_t size) {
   if (header.opcode >= kShapes.size()) return true;
   const Shape& shape = kShapes[header.opcode];
-  if (size < sizeof header + shape.fixed || (shape.of_node && header.nodeid == 0)) return false;
-  const char* at = static_cast<const char*>(message) + sizeof header + shape.fixed;
-  const char* const end = static_cast<const char*>(message) + size;
-  for (unsigned n = 0; n < shape.names; ++n) {
-    at = static_cast<const char*>(std::memchr(at, '\0', static_cast<std::size_t>(end - at)));
-    if (!at) return false;
-    ++at;
-  }
-  const auto rest = static_cast<std::size_t>(end - at);
+  if (shape.of_node && header.nodeid == 0) return false;
+  const auto after = after_names(shape, message, size);
+  if (!after) return false;
+  const std::size_t rest = after->size();
   const auto in = [&]<class T>(T value) {
     (void)body(message, size, value);
     return value;
@@ -155,6 +181,7 @@ int to_errno(const std::error_code& error) noexcept {
 }
 
 bool Messages::kill_suidgid() noexcept { return t_current.kill_suidgid; }
+std::string_view Messages::label() noexcept { return t_current.label; }
 
 ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
   for (;;) {
@@ -174,6 +201,16 @@ ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
       // Who sent this need not be there any more.
       if (!unanswered(header.opcode) && ::write(fd, &out, sizeof out) < 0) return -1;
       continue;
+    }
+    switch (header.opcode) {
+      case FUSE_MKNOD:
+      case FUSE_MKDIR:
+      case FUSE_SYMLINK:
+      case FUSE_CREATE:
+      case kTmpfile:
+        if (keep_labels_) now.label = label_in(header.opcode, buffer, got);
+        break;
+      default: break;
     }
     switch (header.opcode) {
       case FUSE_WRITE: {
@@ -221,12 +258,14 @@ ssize_t Messages::writev(int fd, struct iovec* iov, int count) {
       note_reply();
       // Newer than this libfuse, or forgotten by it, and asked for here. Without killpriv_v2 every write(2) sends a GETXATTR; libfuse before
       // 3.16.2 asks for parallel lookups and listings everywhere but in this answer; a file handle cannot find an inode that has left
-      // memory, so none are offered; what was opened for appending, past the cache, may be mapped all the same; and root's mounts may be shown with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP). With that the
-      // kernel names the caller in messages that make something alone.
+      // memory, so none are offered; what was opened for appending, past the cache, may be mapped all the same; SELinux's label comes with
+      // what makes a file; and root's mounts may be shown with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP). With that the kernel
+      // names the caller in messages that make something alone.
       if (t_current.opcode == FUSE_INIT && out.error == 0 && count > 1 && iov[1].iov_len >= sizeof(fuse_init_out)) {
         auto* init = static_cast<fuse_init_out*>(iov[1].iov_base);
         init->flags |= t_current.init_flags & (kKillprivV2 | FUSE_PARALLEL_DIROPS);
-        const std::uint32_t wanted = kNoExportSupport2 | (::geteuid() == 0 ? kAllowIdmap2 : 0) | (fs_.changes_beneath() ? kDirectIoAllowMmap2 : 0);
+        const std::uint32_t wanted = kNoExportSupport2 | (::geteuid() == 0 ? kAllowIdmap2 : 0) | (fs_.changes_beneath() ? kDirectIoAllowMmap2 : 0) |
+                                     (ask_for_labels_ ? kSecurityCtx2 : 0);
         if (const auto more = t_current.init_flags2 & wanted) {
           init->flags |= kInitExt;
           init->flags2 |= more;
@@ -254,7 +293,7 @@ void Messages::answer_tmpfile(int fd, const void* message, std::size_t size) {
   } else {
     try {
       const NodePtr parent = header.nodeid == FUSE_ROOT_ID ? fs_.nodes().root() : reinterpret_cast<Node*>(header.nodeid)->shared_from_this();
-      const auto entry = fs_.make_tmpfile(parent, in.mode, {header.uid, header.gid, static_cast<pid_t>(header.pid), in.umask});
+      const auto entry = fs_.make_tmpfile(parent, in.mode, {header.uid, header.gid, static_cast<pid_t>(header.pid), in.umask, label()});
       if (entry) {
         made = entry->node;
         made->opens.fetch_add(1, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The FUSE messages themselves, seen on their way in and out (libfuse's custom I/O): counted and timed, and what this libfuse does
-// not know yet is read from or put into them - the kill-set-id flags, two INIT flags, and O_TMPFILE.
+// not know yet is read from or put into them - the kill-set-id flags, some INIT flags, labels of new files, and O_TMPFILE.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/identity.hpp"
@@ -32,6 +33,12 @@ class Messages {
 
   // Of the message that this thread is working on: may the caller not keep set-id bits?
   static bool kill_suidgid() noexcept;
+  // The SELinux label that the kernel wants what this message makes to have; empty: none. As long as the message is.
+  static std::string_view label() noexcept;
+
+  // Ask the kernel for the label of each new file (before INIT), and whether it is kept (as soon as the mount says so).
+  void ask_for_labels() noexcept { ask_for_labels_ = true; }
+  void keep_labels(bool keep) noexcept { keep_labels_ = keep; }
 
   struct Count {
     std::string name;
@@ -47,6 +54,8 @@ class Messages {
   static constexpr std::size_t kOpcodes = 64;
   Filesystem& fs_;
   const double attr_timeout_;
+  bool ask_for_labels_ = false;
+  std::atomic<bool> keep_labels_{false};
   std::array<MessageStats, kOpcodes> stats_;
 };
 

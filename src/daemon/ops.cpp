@@ -26,7 +26,7 @@ fuse_ino_t id_of(fuse_req_t req, const NodePtr& n) {
 
 Caller caller(fuse_req_t req) {
   const fuse_ctx* c = fuse_req_ctx(req);
-  return {c->uid, c->gid, c->pid, c->umask};
+  return {c->uid, c->gid, c->pid, c->umask, Messages::label()};
 }
 
 void fail(fuse_req_t req, const std::error_code& error) { fuse_reply_err(req, to_errno(error)); }

@@ -2,21 +2,17 @@
 #include "daemon/session.hpp"
 
 #include <fcntl.h>
-#include <libmount/libmount.h>
 #include <poll.h>
 #include <sched.h>
-#include <spawn.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/sinks/syslog_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,9 +26,8 @@
 #include "daemon/control.hpp"
 #include "daemon/messages.hpp"
 #include "daemon/ops.hpp"
+#include "daemon/session_mount.hpp"
 #include "ecfs/lower.hpp"
-
-extern char** environ;
 
 namespace ecfs::daemon {
 namespace {
@@ -124,39 +119,6 @@ ssize_t on_raw_writev(int fd, struct iovec* iov, int count, void* userdata) {
   return static_cast<Running*>(userdata)->messages.writev(fd, iov, count);
 }
 
-// Where the mount with that device number is now; empty where it is nowhere to be seen, or something else is mounted on top of it.
-std::string mount_path(dev_t device, Bystander& bystander) {
-  const std::unique_ptr<libmnt_table, decltype(&mnt_unref_table)> table(mnt_new_table_from_file("/proc/self/mountinfo"), &mnt_unref_table);
-  libmnt_fs* entry = table ? mnt_table_find_devno(table.get(), device, MNT_ITER_BACKWARD) : nullptr;
-  const char* target = entry ? mnt_fs_get_target(entry) : nullptr;
-  if (!target) return {};
-  const auto there = bystander.device_of(target);
-  return there && *there == device ? target : "";
-}
-
-bool unmount(const std::string& mount, bool lazy) {
-  if (::geteuid() == 0) return ::umount2(mount.c_str(), (lazy ? MNT_DETACH : 0) | UMOUNT_NOFOLLOW) == 0;
-  std::vector<const char*> argv{"fusermount3", "-u", "-q"};
-  if (lazy) argv.push_back("-z");
-  argv.push_back("--");
-  argv.push_back(mount.c_str());
-  argv.push_back(nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_t attr;
-  posix_spawnattr_init(&attr);
-  posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
-  posix_spawnattr_setsigmask(&attr, &none);
-  pid_t pid = 0;
-  const int failed = ::posix_spawnp(&pid, argv[0], nullptr, &attr, const_cast<char* const*>(argv.data()), environ);
-  posix_spawnattr_destroy(&attr);
-  if (failed) return false;
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 // Without it reads arrive in pieces of at most 128 KiB, whatever max_readahead says. Only root may.
 void raise_readahead(dev_t device) {
   std::ofstream file("/sys/class/bdi/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)) + "/read_ahead_kb");
@@ -166,8 +128,9 @@ void raise_readahead(dev_t device) {
 // Beside the workers: waits until the mount answers and says so, then serves signals and the control socket.
 class Attendant {
  public:
-  Attendant(const SessionConfig& config, const StatusContext& status, fuse_session* session, Bystander& bystander)
-      : config_(config), status_(status), session_(session), bystander_(bystander), main_(::pthread_self()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+  Attendant(const SessionConfig& config, const StatusContext& status, fuse_session* session, SessionMount& mount, Messages& messages,
+            Bystander& bystander)
+      : config_(config), status_(status), session_(session), mount_(mount), messages_(messages), bystander_(bystander), main_(::pthread_self()), stop_(::eventfd(0, EFD_CLOEXEC)) {
     sigset_t set;
     sigemptyset(&set);
     for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, s);
@@ -186,11 +149,13 @@ class Attendant {
     // A umask of this thread's own, for a log that is reopened.
     ::unshare(CLONE_FS);
     ::umask(077);
-    const auto device = bystander_.device_of(config_.mount);
+    const auto mounted = mount_.wait();
+    const auto device = mounted ? bystander_.device_of(config_.mount) : mounted.error();
     Result<ControlServer> control = device ? ControlServer::bind(*device) : Result<ControlServer>(device.error());
     if (device) {
       device_ = *device;
       raise_readahead(device_);
+      messages_.keep_labels(has_labels(device_));
       if (!control) spdlog::error("no control socket: {}; ecfs status and ecfs name will not work", control.error().message());
       say_ready();
     } else {
@@ -258,6 +223,8 @@ class Attendant {
   const SessionConfig& config_;
   const StatusContext& status_;
   fuse_session* session_;
+  SessionMount& mount_;
+  Messages& messages_;
   Bystander& bystander_;
   pthread_t main_;
   UniqueFd stop_, signals_;
@@ -398,18 +365,22 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
 
   const double timeout = changes_beneath ? kSecond : kDay;
   Running running{{fs, timeout, config.noxattr, config.acl, changes_beneath}, {fs, timeout}};
+  if (!config.noxattr && kernel_has_selinux()) running.messages.ask_for_labels();
   const StatusContext status{fs, running.messages, config.lower, config.mount,
                              opened.shared ? "shared" : opened.beside_writer ? "read-only beside a writer" : "exclusive"};
 
   const std::string fsname = config.fsname.empty() ? config.lower : config.fsname;
-  std::string options = "subtype=ecfs,default_permissions,fsname=" + escaped(fsname);
-  if (opened.read_only) options += ",ro";
-  for (const auto& o : config.fuse_options) options += "," + o;
-  const bool selinux = config.contexts.empty() || kernel_has_selinux();
-  if (!selinux) spdlog::warn("SELinux is off: its contexts among the mount options are passed over, as mount(8) does");
+  std::vector<std::string> mount_options{"default_permissions"};
+  if (opened.read_only) mount_options.push_back("ro");
+  mount_options.insert(mount_options.end(), config.fuse_options.begin(), config.fuse_options.end());
+  const bool selinux = kernel_has_selinux();
+  if (!selinux && !config.contexts.empty()) spdlog::warn("SELinux is off: its contexts among the mount options are passed over, as mount(8) does");
   // The kernel ends a context at a comma, unless it is in double quotes.
   if (selinux)
-    for (const auto& o : config.contexts) options += "," + o.substr(0, o.find('=') + 1) + '"' + escaped(o.substr(o.find('=') + 1)) + '"';
+    for (const auto& o : config.contexts) mount_options.push_back(o.substr(0, o.find('=') + 1) + '"' + o.substr(o.find('=') + 1) + '"');
+  // What libfuse mounts by, where it does.
+  std::string options = "subtype=ecfs,fsname=" + escaped(fsname);
+  for (const auto& o : mount_options) options += "," + escaped(o);
   const char* argv[] = {"ecfsd", "-o", options.c_str(), nullptr};
   fuse_args args = FUSE_ARGS_INIT(3, const_cast<char**>(argv));
   fuse_session* session = fuse_session_new(&args, &ops_table(), sizeof(fuse_lowlevel_ops), &running);
@@ -418,17 +389,20 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
     end_marker();
     return Failure{Exit::fuse, "cannot start FUSE", "libfuse refused the options '" + options + "'", {}};
   }
-  if (fuse_session_mount(session, config.mount.c_str()) != 0) {
-    const int error = errno;
+  const auto cannot_mount = [&](const std::error_code& why) {
+    return Failure{Exit::mount_point, "cannot mount on '" + config.mount + "'", why.message(), {}};
+  };
+  SessionMount mount(config.mount);
+  if (const auto begun = mount.begin(session, fsname, mount_options); !begun) {
     fuse_session_destroy(session);
     end_marker();
-    return Failure{Exit::mount_point, "cannot mount on '" + config.mount + "'", std::strerror(error), {}};
+    return cannot_mount(begun.error());
   }
   fuse_custom_io io{};
   io.read = on_raw_read;
   io.writev = on_raw_writev;
   if (fuse_session_custom_io(session, &io, fuse_session_fd(session)) != 0) {
-    fuse_session_unmount(session);
+    mount.end(session);
     fuse_session_destroy(session);
     end_marker();
     return Failure{Exit::fuse, "cannot start FUSE", "libfuse refused its messages to be seen", {}};
@@ -439,7 +413,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
     WriteBack write_back(fs, config.mount, bystander);
     running.context.write_back = &write_back;
     running.context.session = session;
-    Attendant attendant(config, status, session, bystander);
+    Attendant attendant(config, status, session, mount, running.messages, bystander);
     fuse_loop_config* loop = fuse_loop_cfg_create();
     // Where a worker may wait for another mount's lock, more of them.
     const unsigned threads = std::max(opened.shared ? 16u : 4u, std::thread::hardware_concurrency());
@@ -448,8 +422,9 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
     fuse_loop_cfg_set_idle_threads(loop, threads);
     const int ended = fuse_session_loop_mt(session, loop);
     fuse_loop_cfg_destroy(loop);
-    fuse_session_unmount(session);
-    if (ended < 0) failure = Failure{Exit::failure, "serving '" + config.mount + "' failed", std::strerror(-ended), {}};
+    mount.end(session);
+    if (const auto mounted = mount.wait(); !mounted) failure = cannot_mount(mounted.error());
+    else if (ended < 0) failure = Failure{Exit::failure, "serving '" + config.mount + "' failed", std::strerror(-ended), {}};
     if (!failure && !attendant.ready()) failure = Failure{Exit::fuse, "the mount on '" + config.mount + "' does not answer", "it was unmounted at once", {}};
   }
   fuse_session_destroy(session);

@@ -203,6 +203,7 @@ def test_options():
             assert not flags("-o", "suid,dev")[0] & {"nosuid", "nodev"}
         for bad in ("frobnicate", "ro,frobnicate", "ro=1", "uid=0", "FSNAME=x"):
             fails(ecfs("mount", "--passfile", passfile, "-o", bad, lower, w.path("mnt")), 2, bad.split(",")[-1].split("=")[0], "unknown mount option")
+        fails(ecfs("mount", "--passfile", passfile, "-o", "allow_root", lower, w.path("mnt")), 2, "allow_root", "let everybody in")
         for bad in ("fsname", "fsname=", "passfile"):
             fails(ecfs("mount", "-o", bad, lower, w.path("mnt")), 2, "needs a value")
         quiet(w)
@@ -224,6 +225,7 @@ def test_mount_helper():
                 check(ecfs("umount", target), 0)
         check(run([str(BIN / "mount.ecfs"), lower, target, "-f"]), 0, "", "")
         fails(run([str(BIN / "mount.ecfs"), lower, target, "-o", "frobnicate"]), 2, "frobnicate")
+        fails(run([str(BIN / "mount.ecfs"), lower, target, "-s", "-o", "allow_root"]), 2, "allow_root")
         fails(run([str(BIN / "mount.ecfs"), target]), 2, "MOUNT")
         fails(run([str(BIN / "mount.ecfs"), lower, target]), 3, "no terminal")
         quiet(w)

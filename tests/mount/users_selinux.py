@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SELinux: the context options of a mount, in a kernel that has it (user-mode Linux), with a policy that knows a handful of types and
-forbids nothing."""
+"""SELinux: the context options of a mount, and labels of each file, in a kernel that has it (user-mode Linux), with policies that know a
+handful of types and forbid nothing."""
 import os
 
 import common
@@ -18,8 +18,10 @@ def label(kind, level='s0'):
     return 'user_u:object_r:%s:%s' % (kind, level)
 
 
-def policy():
-    classes = {'process': 'transition dyntransition', 'file': 'read', 'dir': 'read', 'filesystem': 'mount'}
+def policy(fuse):
+    """fuse: how the labels of a FUSE filesystem come about."""
+    classes = {'process': 'transition dyntransition', 'file': 'read', 'dir': 'read', 'filesystem': 'mount',
+               **{c: 'read' for c in ('lnk_file', 'chr_file', 'blk_file', 'sock_file', 'fifo_file')}}
     return '\n'.join([
         *('class %s' % c for c in classes), *('sid ' + s for s in SIDS), *('class %s { %s }' % c for c in classes.items()),
         'sensitivity s0;', 'dominance { s0 }', *('category c%d;' % i for i in range(16)), 'level s0:c0.c15;',
@@ -28,15 +30,16 @@ def policy():
         'user user_u roles { base_r } level s0 range s0 - s0:c0.c15;',
         *('sid %s user_u:base_r:base_t:s0' % s for s in SIDS),
         'fs_use_xattr ext4 %s;' % label('disk_t'),
-        'genfscon fuse / %s' % label('fuse_t'), 'genfscon proc / %s' % label('base_t'), ''])
+        fuse, 'genfscon proc / %s' % label('base_t'), ''])
 
 
-def load_policy(env):
+def load_policy(env, fuse):
     need_program('checkpolicy')
-    run(['mount', '-t', 'selinuxfs', 'selinuxfs', '/sys/fs/selinux'])
+    if not os.path.exists('/sys/fs/selinux/load'):
+        run(['mount', '-t', 'selinuxfs', 'selinuxfs', '/sys/fs/selinux'])
     source, binary = env.path('policy.conf'), env.path('policy')
     with open(source, 'w') as f:
-        f.write(policy())
+        f.write(policy(fuse))
     # -U allow: what the policy does not speak of is let through.
     run(['checkpolicy', '-M', '-U', 'allow', '-c', '31', '-o', binary, source])
     with open(binary, 'rb') as f, open('/sys/fs/selinux/load', 'wb', buffering=0) as out:
@@ -51,7 +54,7 @@ def label_of(path):
 
 
 def contexts(env):
-    load_policy(env)
+    load_policy(env, 'genfscon fuse / ' + label('fuse_t'))
     m = env.mount()
     os.mkdir(m / 'd')
     equal('the policy\'s label of any fuse', (label_of(m.path), label_of(m / 'd')), (label('fuse_t'),) * 2)
@@ -70,6 +73,52 @@ def contexts(env):
     true('an unknown label is refused: ' + p.stdout, p.returncode != 0 and not common.mounted(m.path))
 
 
+def make_each(prefix):
+    os.mkdir(prefix + 'dir')
+    os.mkfifo(prefix + 'fifo')
+    os.symlink('t', prefix + 'link')
+    os.symlink('t' * 4000, prefix + 'long link')
+    for name in ('file', 'n' * 240):
+        with open(prefix + name, 'w') as f:
+            f.write('x')
+
+
+def kept(env):
+    """A policy by which FUSE keeps a label for each file: as on ext4, what is made gets its directory's, and keeps it."""
+    load_policy(env, 'fs_use_xattr fuse %s;' % label('fuse_t'))
+    base = env.filesystem('ext4', 32, mkfs=['-b', '4096'])
+    m = env.mount(on=base)
+    true('the kernel keeps them: ', 'seclabel' in next(line for line in open('/proc/mounts') if m.path in line))
+    made = {}
+    for where in ('plain', 'ecfs'):
+        d = os.path.join(base if where == 'plain' else m.path, 'd')
+        os.mkdir(d)
+        os.setxattr(d, 'security.selinux', label('home_t').encode())
+        make_each(d + '/')
+        os.mkdir(d + '/other')
+        os.setxattr(d + '/other', 'security.selinux', label('base_t', 's0:c1').encode())
+        os.rename(d + '/file', d + '/other/moved')
+        with open(d + '/other/new', 'w') as f:
+            f.write('x')
+        # What the maker wants it to be, as `mkdir -Z` does it, which the lower filesystem cannot know by itself.
+        wanted = label('disk_t', 's0:c2,c4')
+        with open('/proc/thread-self/attr/fscreate', 'w') as f:
+            f.write(wanted)
+        make_each(d + '/wanted ')
+        with open('/proc/thread-self/attr/fscreate', 'w') as f:
+            f.write('\n')
+        made[where] = labels_below(d)
+    true('there are these: %s' % made['plain'], set(made['plain'].values()) == {label('home_t'), label('base_t', 's0:c1'), label('base_t'), wanted})
+    equal('as on ext4', made['ecfs'], made['plain'])
+    m.remount()
+    equal('after a remount', labels_below(m / 'd'), made['plain'])
+
+
+def labels_below(top):
+    return {os.path.relpath(os.path.join(place, name), top): label_of(os.path.join(place, name))
+            for place, dirs, files in os.walk(top) for name in dirs + files}
+
+
 def passed_over(env):
     """Where SELinux is off, as mount(8) does it."""
     with open('/proc/filesystems') as f:
@@ -80,4 +129,4 @@ def passed_over(env):
 
 
 if __name__ == '__main__':
-    uml.main([passed_over], [contexts], boot=['security=selinux', 'enforcing=0'])
+    uml.main([passed_over], [contexts, kept], boot=['security=selinux', 'enforcing=0'])

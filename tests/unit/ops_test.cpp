@@ -29,7 +29,7 @@ using lower::Verdict;
 
 // Newer than Debian 12's <linux/fuse.h>.
 constexpr std::uint32_t kTmpfile = 51, kStatx = 52;
-constexpr std::uint32_t kNoExportSupport2 = 1u << 6, kDirectIoAllowMmap2 = 1u << 4, kAllowIdmap2 = 1u << 8, kKillprivV2 = 1u << 28, kInitExt = 1u << 30, kSetattrKillSuidgid = 1u << 11;
+constexpr std::uint32_t kNoExportSupport2 = 1u << 6, kDirectIoAllowMmap2 = 1u << 4, kAllowIdmap2 = 1u << 8, kSecurityCtx2 = 1u << 0, kKillprivV2 = 1u << 28, kInitExt = 1u << 30, kSetattrKillSuidgid = 1u << 11;
 constexpr std::uint64_t kDay = 86400;
 
 struct Reply {
@@ -909,6 +909,65 @@ TEST_SUITE("ops") {
     v.check_clean();
   }
 
+  TEST_CASE("ops: what is made gets the label that comes with its message, or is not made") {
+    TestVolume v;
+    {
+      Wire w(v.fs());
+      w.messages().ask_for_labels();
+      CHECK((w.init().flags2 & kSecurityCtx2) == kSecurityCtx2);
+      const std::string value("system_u:object_r:home_t:s0", 28);  // with its NUL
+      const auto labelled = [&](std::string_view xattr, std::uint32_t said, std::size_t cut = 0) {
+        fuse_secctx_header header{};
+        header.nr_secctx = 1;
+        fuse_secctx context{};
+        context.size = said;
+        Body b;
+        b.add(header).add(context).name(xattr).raw(value).raw(std::string(4, '\0'));
+        Bytes out = b.bytes();
+        out.resize(out.size() - cut);
+        return std::string(out.begin(), out.end());
+      };
+      const auto label_of = [&](std::uint64_t node) {
+        const Reply r = w.call(FUSE_GETXATTR, node, Body().add(fuse_getxattr_in{100, 0}).name("security.selinux"));
+        return r.error ? std::string() : std::string(r.data.begin(), r.data.end());
+      };
+      fuse_mkdir_in dir{};
+      dir.mode = 0755;
+      fuse_mknod_in file{};
+      file.mode = S_IFREG | 0444;
+      const auto size = static_cast<std::uint32_t>(value.size());
+      const std::string whole = labelled("security.selinux", size);
+      // Root may, and, where no module that guards labels runs, some kernels let anybody.
+      const bool may = ::setxattr(v.path().c_str(), "security.selinux", "x", 1, 0) == 0;
+      int n = 0;
+      const auto each = [&](const std::string& after, const std::string& expected) {
+        const std::string name = std::to_string(++n), far(200, 'n');
+        const Reply made[] = {w.call(FUSE_MKDIR, FUSE_ROOT_ID, Body().add(dir).name(name + "d").raw(after)),
+                              w.call(FUSE_MKNOD, FUSE_ROOT_ID, Body().add(file).name(name + far).raw(after)),
+                              w.call(FUSE_SYMLINK, FUSE_ROOT_ID, Body().name(name + "l").name("target").raw(after))};
+        for (const Reply& r : made) {
+          if (!expected.empty() && !may) {
+            CHECK(r.error == EPERM);
+            continue;
+          }
+          REQUIRE(r.error == 0);
+          CHECK(label_of(r.as<fuse_entry_out>().nodeid) == expected);
+          w.forget(r.as<fuse_entry_out>().nodeid);
+        }
+        if (!expected.empty() && !may) CHECK(w.lookup(FUSE_ROOT_ID, name + "d").as<fuse_entry_out>().nodeid == 0);
+      };
+      each(whole, "");  // not kept here
+      w.messages().keep_labels(true);
+      each(whole, value);
+      each("", "");
+      each(labelled("security.other", size), "");
+      each(labelled("security.selinux", size + 100), "");  // longer than the message
+      each(labelled("security.selinux", ~0u), "");
+      for (std::size_t cut = 4; cut <= whole.size(); cut += 3) each(labelled("security.selinux", size, cut), cut == 4 ? value : "");
+    }
+    v.check_clean();
+  }
+
   TEST_CASE("ops: messages are counted and timed") {
     TestVolume v;
     Wire w(v.fs());
@@ -916,7 +975,7 @@ TEST_SUITE("ops") {
     for (int i = 0; i < 3; ++i) w.getattr(FUSE_ROOT_ID);
     w.lookup(FUSE_ROOT_ID, "none");
     w.call(FUSE_OPEN, FUSE_ROOT_ID, Body().add(fuse_open_in{}));
-    w.call(kTmpfile, FUSE_ROOT_ID);
+    w.call(kTmpfile, FUSE_ROOT_ID, Body().add(fuse_create_in{}).name("/"));
     w.call(60, FUSE_ROOT_ID);
     w.call(70, FUSE_ROOT_ID);
     w.forget(FUSE_ROOT_ID);

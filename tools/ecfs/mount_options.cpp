@@ -12,7 +12,7 @@ using std::string_view_literals::operator""sv;
 
 constexpr std::array kForDaemon = {
     "ro"sv,      "rw"sv,   "exec"sv,  "noexec"sv,  "suid"sv,        "nosuid"sv,     "dev"sv,     "nodev"sv,
-    "noatime"sv, "sync"sv, "async"sv, "dirsync"sv, "allow_other"sv, "allow_root"sv, "noxattr"sv, "acl"sv,
+    "noatime"sv, "sync"sv, "async"sv, "dirsync"sv, "allow_other"sv, "noxattr"sv, "acl"sv,
     "shared"sv};
 // For the daemon, with a value. The contexts are SELinux's, mount(8).
 constexpr std::array kValuesForDaemon = {"fsname"sv, "context"sv, "fscontext"sv, "defcontext"sv, "rootcontext"sv};
@@ -50,7 +50,7 @@ std::vector<std::string> split(const std::string& text) {
 
 }  // namespace
 
-bool MountOptions::for_others() const { return among(daemon, "allow_other") || among(daemon, "allow_root"); }
+bool MountOptions::for_others() const { return among(daemon, "allow_other"); }
 
 std::string MountOptions::joined() const {
   std::string out;
@@ -85,6 +85,9 @@ Outcome<void> add_options(MountOptions& options, const std::string& text, bool s
     } else if (among(kAccepted, option) || std::any_of(kForMountPrefix.begin(), kForMountPrefix.end(),
                                                        [&](auto p) { return option.starts_with(p); })) {
       continue;
+    } else if (option == "allow_root") {
+      // Also where mount(8) would have us pass over what we do not know: whom it should keep out must not come in.
+      return Failure{Exit::usage, "-o allow_root", "the kernel's caches would let everybody in", "with -o allow_other the files' modes say who may"};
     } else if (!sloppy) {
       return Failure{Exit::usage, "-o " + shell_word(option), "unknown mount option",
                      "ecfs mount --help lists them"};

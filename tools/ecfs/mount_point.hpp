@@ -22,7 +22,7 @@ Outcome<MountPoint> examine_mount_point(const std::string& given, const std::str
 // not count. With `if_needed`, true when it is of `lower`; every other one is Exit::mounted.
 Outcome<bool> mounted_already(const std::string& given, const std::string& lower, bool if_needed);
 
-// Exit::fuse with the next step when /dev/fuse or (for users) fusermount3 will not do. for_others: with allow_other or allow_root, for which a
+// Exit::fuse with the next step when /dev/fuse or (for users) fusermount3 will not do. for_others: with allow_other, for which a
 // user needs user_allow_other in /etc/fuse.conf (fuse(8)).
 Outcome<void> check_fuse(bool for_others);
 
