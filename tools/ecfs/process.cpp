@@ -33,6 +33,8 @@ Result<pid_t> spawn(const std::vector<std::string>& args, const SpawnOptions& op
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawnattr_init(&attributes);
+  if (!options.directory.empty()) ::posix_spawn_file_actions_addchdir_np(&actions, options.directory.c_str());
+  if (options.stdin_fd >= 0) ::posix_spawn_file_actions_adddup2(&actions, options.stdin_fd, STDIN_FILENO);
   if (options.stdout_fd >= 0) ::posix_spawn_file_actions_adddup2(&actions, options.stdout_fd, STDOUT_FILENO);
   if (options.stderr_fd >= 0) ::posix_spawn_file_actions_adddup2(&actions, options.stderr_fd, STDERR_FILENO);
   // A descriptor "duplicated" onto itself loses its close-on-exec flag.

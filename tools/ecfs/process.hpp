@@ -19,8 +19,10 @@ Result<std::pair<UniqueFd, UniqueFd>> make_pipe();
 
 struct SpawnOptions {
   std::vector<int> keep;  // descriptors that stay open in the program, under the same numbers
-  int stdout_fd = -1;     // what its standard output is, when not ours
+  int stdin_fd = -1;      // what its standard input is, when not ours
+  int stdout_fd = -1;
   int stderr_fd = -1;
+  std::string directory;  // where it starts, when not where we are
   bool own_group = false;  // out of the terminal's foreground group, so that signals reach it by us alone
   bool plain_messages = false;  // LC_ALL=C, for messages that we read
 };
