@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "daemon/writers_file.hpp"
 #include "ecfs/crypto.hpp"
 #include "ecfs/format.hpp"
 #include "ecfs/lower.hpp"
@@ -68,11 +69,13 @@ struct Found {
 };
 
 // Nothing where there is none of that name.
-Result<std::optional<Found>> read_marker(int lower_root, const std::string& name) {
+Result<std::optional<Found>> read_marker(int lower_root, const std::string& name, SessionMarker::Kind kind) {
   Found found{name, json(json::value_t::discarded), false, {}, {}};
   const auto fd = lower::open_at(lower_root, name.c_str(), O_RDONLY | O_NONBLOCK);
   if (!fd && is_errno(fd.error(), ENOENT)) return std::optional<Found>();
-  if (!fd && !is_errno(fd.error(), ELOOP)) return fd.error();
+  // Markers are for who may write. A reader that may not see one takes what it stands for to be in doubt.
+  const bool hidden = !fd && kind == SessionMarker::Kind::reader && is_errno(fd.error(), EACCES);
+  if (!fd && !hidden && !is_errno(fd.error(), ELOOP)) return fd.error();
   if (fd) {
     const auto st = lower::stat_fd(fd->get());
     if (!st) return st.error();
@@ -92,7 +95,7 @@ Result<std::optional<Found>> read_marker(int lower_root, const std::string& name
 }
 
 // All but `own`; those of shared sessions first.
-Result<std::vector<Found>> read_markers(int lower_root, const std::string& own = {}) {
+Result<std::vector<Found>> read_markers(int lower_root, SessionMarker::Kind kind, const std::string& own = {}) {
   const auto listing = lower::reopen(lower_root, O_RDONLY | O_DIRECTORY);
   if (!listing) return listing.error();
   // A network's filesystem may remember an older listing.
@@ -107,7 +110,7 @@ Result<std::vector<Found>> read_markers(int lower_root, const std::string& own =
   std::vector<Found> out;
   for (const auto& name : names) {
     if (name == own) continue;
-    auto found = read_marker(lower_root, name);
+    auto found = read_marker(lower_root, name, kind);
     if (!found) return found.error();
     if (*found) out.push_back(std::move(**found));
   }
@@ -126,7 +129,7 @@ Result<SessionMarker> SessionMarker::begin(int lower_root, Kind kind) {
   SessionMarker marker;
   marker.kind_ = kind;
   if (kind == Kind::reader) {
-    const auto left = read_markers(lower_root);
+    const auto left = read_markers(lower_root, kind);
     if (!left) return left.error();
     for (const auto& m : *left) {
       marker.cuts_.insert(marker.cuts_.end(), m.cuts.begin(), m.cuts.end());
@@ -145,7 +148,7 @@ Result<SessionMarker> SessionMarker::begin(int lower_root, Kind kind) {
   marker.held_ = nullptr;
   if (!full(put.error())) return put.error();
   // Without room for so much as a marker the volume still mounts, or nobody could make room. What was left behind stays as it is.
-  const auto left = read_markers(lower_root);
+  const auto left = read_markers(lower_root, kind);
   if (!left) return left.error();
   marker.cuts_.clear();
   for (const auto& m : *left) {
@@ -159,7 +162,7 @@ Result<SessionMarker> SessionMarker::begin(int lower_root, Kind kind) {
 Result<UniqueFd> SessionMarker::open_new(int lower_root) const {
   const std::string name = name_ + std::string(kNewSuffix);
   for (int tries = 0; tries < 10; ++tries) {
-    auto fd = lower::open_at(lower_root, name.c_str(), O_RDWR | O_CREAT, 0644);
+    auto fd = open_for_writers(lower_root, name.c_str());
     if (!fd) return fd;
     const auto locked = lower::lock_file(fd->get(), lower::FileLock::exclusive);
     if (!locked && is_errno(locked.error(), EAGAIN)) return Errc::locked;
@@ -184,7 +187,7 @@ Result<void> SessionMarker::put(int lower_root) {
   const auto st = lower::stat_fd(fd->get());
   if (!st) return undone(st.error());
   start_ = st->st_ctim;
-  const auto others = read_markers(lower_root, kind_ == Kind::shared ? name_ : "");
+  const auto others = read_markers(lower_root, kind_, kind_ == Kind::shared ? name_ : "");
   if (!others) return undone(others.error());
   for (const auto& m : *others) {
     if (m.alive && (kind_ == Kind::exclusive || m.name == kFile)) return undone(Errc::locked);
@@ -200,7 +203,7 @@ Result<void> SessionMarker::put(int lower_root) {
 
 // What others left behind is in our marker now, and theirs can go. One that came to life meanwhile, on another host, has seen us or is seen here.
 Result<void> SessionMarker::take_over(int lower_root) {
-  const auto others = read_markers(lower_root, name_);
+  const auto others = read_markers(lower_root, kind_, name_);
   for (const auto& m : others ? *others : std::vector<Found>())
     if (m.alive && (kind_ == Kind::exclusive || m.name == kFile)) {
       written_ = false;
@@ -220,7 +223,7 @@ bool SessionMarker::in_cut(const timespec& ctime) const noexcept {
 }
 
 void SessionMarker::look_for_cuts(int lower_root) {
-  const auto others = read_markers(lower_root, name_);
+  const auto others = read_markers(lower_root, kind_, name_);
   if (!others) return;  // asked again before long
   for (const auto& m : *others) {
     if (m.alive || !m.running_since || std::find(known_cut_.begin(), known_cut_.end(), m.name) != known_cut_.end()) continue;
@@ -258,15 +261,16 @@ Result<void> SessionMarker::end(int lower_root) {
   if (cuts_.empty()) {
     done = lower::unlink_at(lower_root, name_.c_str(), false);
   } else {
-    const auto fd = lower::open_at(lower_root, (name_ + std::string(kNewSuffix)).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    done = fd ? write(lower_root, fd->get(), false) : Result<void>(fd.error());
+    const auto fd = open_for_writers(lower_root, (name_ + std::string(kNewSuffix)).c_str());
+    done = fd ? lower::ftruncate(fd->get(), 0) : Result<void>(fd.error());
+    if (done) done = write(lower_root, fd->get(), false);
   }
   held_ = nullptr;
   return done;
 }
 
 std::string SessionMarker::holder(int lower_root) {
-  const auto markers = read_markers(lower_root);
+  const auto markers = read_markers(lower_root, Kind::reader);
   if (!markers) return {};
   std::string holder;
   for (const auto& m : *markers)

@@ -2,12 +2,11 @@
 // Filesystem: beside others who change the lower directory too - other mounts of the volume, which keep to the locks here, and whatever else
 // works there, which does not. Lower files are locked whole, as their size and last block change with most writes; the lock is the open file
 // description's, which a process gives up only when it ends, and which other hosts see where the lower filesystem's locks reach them.
-#include <fcntl.h>
-
 #include <algorithm>
 #include <thread>
 
 #include "daemon/filesystem.hpp"
+#include "daemon/writers_file.hpp"
 #include "ecfs/lower.hpp"
 
 namespace ecfs::daemon {
@@ -137,10 +136,8 @@ Result<void> Filesystem::take_volume_lock(Deadline deadline) {
   const int root = lower_root();
   for (;;) {
     if (!lock_file_) {
-      const auto dir = lower::stat_fd(root);
-      if (!dir) return dir.error();
-      // Whoever may make names in the volume may lock it.
-      auto fd = lower::open_at(root, kLock.c_str(), O_RDWR | O_CREAT | O_NONBLOCK, dir->st_mode & 0666);
+      // Whoever may make names in the volume may lock it, and nobody else.
+      auto fd = open_for_writers(root, kLock.c_str());
       if (!fd) return fd.error();
       lock_file_ = std::move(*fd);
     }
