@@ -2,6 +2,7 @@
 // Filesystem: looking up, making, removing, renaming and linking.
 #include "daemon/filesystem.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <unistd.h>
@@ -116,6 +117,11 @@ void Filesystem::note_made(Node& node) const noexcept {
   node.size_known = !config_.changes_beneath;
 }
 
+// As other files are opened; not with O_NOATIME, since what is refused to that has been made all the same.
+void Filesystem::leave_atime(int made) const noexcept {
+  if (config_.noatime) (void)lower::set_noatime(made, true);
+}
+
 Result<Entry> Filesystem::make_node(const NodePtr& parent, std::string_view name, mode_t mode, dev_t rdev, const Caller& caller) {
   // The kernel has judged a set-gid bit that is asked for. Those before 6.0 leave that to the filesystem beneath.
   const Rules rules = mode & S_ISGID ? Rules::caller : Rules::root;
@@ -128,6 +134,7 @@ Result<Entry> Filesystem::make_node(const NodePtr& parent, std::string_view name
     // The descriptor is kept: a file made 0444 is still to be written.
     auto fd = as_caller(caller, rules, [&] { return lower::open_at(at.fd(), at.c_str(), O_RDWR | O_CREAT | O_EXCL, mode & 07777); });
     if (!fd) return fd.error();
+    leave_atime(fd->get());
     const auto st = stat_of(fd->get());
     if (!st) return st.error();
     const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, Link{parent, at.name.name});
@@ -211,6 +218,7 @@ Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const
   auto fd = as_caller(caller, mode & S_ISGID ? Rules::caller : Rules::root,
                       [&] { return lower::open_at(removed ? removed->get() : (*dir)->fd.get(), ".", O_RDWR | O_TMPFILE, mode & 07777); });
   if (!fd) return fd.error();
+  leave_atime(fd->get());
   const auto st = stat_of(fd->get());
   if (!st) return st.error();
   auto pinned = lower::dup_fd(fd->get());
@@ -288,22 +296,86 @@ void Filesystem::own_name_file(const Place& at, uid_t from, const struct stat& o
   if (at.name.is_long()) (void)own_as(at.fd(), at.name.name_file().c_str(), from, owner);
 }
 
-std::string Filesystem::target_file_of(const NodePtr& parent, const Place& at, const struct stat& st) {
-  if (!S_ISLNK(st.st_mode) || st.st_nlink > 1 || target_length(static_cast<std::size_t>(st.st_size))) return {};
-  const auto text = lower::readlink_at(at.fd(), at.c_str());
-  if (!text || !is_target_file(*text)) return {};
-  // A copy of a link names the same target.
-  if (at.copy) return {};
-  if (const auto looked = copy_shown_as(parent, at.dir, {}); !looked) return {};
-  if (!plain_names() && !parent->no_copies) {
-    // Where others change the directory only what was just looked through says that there is none.
+Result<std::string> Filesystem::target_named(const Place& at, const struct stat& st) const {
+  if (!S_ISLNK(st.st_mode) || target_length(static_cast<std::size_t>(st.st_size))) return std::string();
+  auto text = lower::readlink_at(at.fd(), at.c_str());
+  if (text && !is_target_file(*text)) text->clear();
+  return text;
+}
+
+// A conflict copy of a link names the same target file as the link, and a copy of a directory has copies of the links in it. Where that can't
+// be known, there may be one.
+bool Filesystem::target_is_shared(const NodePtr& parent, const Place& at, const std::string& target) {
+  const bool any_name = at.copy || plain_names();  // else only copies are copies of this one
+  if (!any_name && !config_.changes_beneath) {
+    // Once for the directory; where this fails it is looked through each time.
     const std::lock_guard lock(at.dir->copies_mutex);
-    const auto& known = at.dir->copies;
-    if (!config_.changes_beneath || !known || !known->by_name.empty() || !known->of_long.empty()) return {};
+    (void)find_copies(parent, *at.dir);
   }
+  if (any_name || !parent->no_copies) {
+    const auto fd = lending(at.fd(), S_IRUSR, [&] { return reopen_quietly(at.fd()); });
+    if (!fd) return true;
+    bool shared = false;
+    const auto scanned = lower::read_dir(fd->get(), 0, [&](const lower::Dirent& d) {
+      if ((d.type != DT_LNK && d.type != DT_UNKNOWN) || d.name == at.name.name) return true;
+      if (!any_name && copy_readings(d.name).empty()) return true;
+      const auto text = lending(at.fd(), S_IXUSR, [&] { return lower::readlink_at(at.fd(), std::string(d.name).c_str()); });
+      // EINVAL: no link.
+      shared = text ? *text == target : !is_errno(text.error(), ENOENT) && !is_errno(text.error(), EINVAL);
+      return !shared;
+    });
+    if (!scanned || shared) return true;
+  }
+  if (plain_names()) return false;
+  for (NodePtr dir = parent; dir != nodes_.root();) {
+    const auto link = nodes_.where(*dir);
+    if (!link) return true;
+    if (!link->parent->no_copies) {
+      const auto open = open_dir(link->parent);
+      if (!open) return true;
+      const std::lock_guard lock((*open)->copies_mutex);
+      if (!find_copies(link->parent, **open)) return true;
+      if (!(*open)->copies->by_name.empty() || !(*open)->copies->of_long.empty()) return true;
+    }
+    dir = link->parent;
+  }
+  return false;
+}
+
+// A target file that its owner may execute is named from more than one directory, and goes with none of the links.
+Result<void> Filesystem::keep_target_file(const std::string& name) {
+  const int root = root_dir_->fd.get();
+  // Only what is a target file by its content: whoever may write to the root can put another's file, or a link to it, in this place.
+  const auto text = read_target_file(name);
+  if (!text) return text.error() == Errc::damaged_name ? Result<void>() : Result<void>(text.error());
+  const auto fd = lending(root, S_IXUSR, [&] { return lower::open_at(root, name.c_str(), O_PATH); });
+  if (!fd) return fd.error();
+  const auto st = lower::stat_fd(fd->get());
+  if (!st) return st.error();
+  if (!S_ISREG(st->st_mode)) return errno_code(ESTALE);
+  return st->st_mode & S_IXUSR ? Result<void>() : lower::chmod_fd(fd->get(), (st->st_mode & 07777) | S_IXUSR);
+}
+
+// Before a link leaves the name beside which its copies are.
+Result<void> Filesystem::keep_shared_target(const NodePtr& parent, const Place& at, const struct stat& st) {
+  const auto target = target_named(at, st);
+  if (!target) return target.error();
+  return target->empty() || !target_is_shared(parent, at, *target) ? Result<void>() : keep_target_file(*target);
+}
+
+Result<std::string> Filesystem::target_file_of(const NodePtr& parent, const Place& at, const struct stat& st) {
+  auto target = target_named(at, st);
+  if (!target || target->empty()) return target;
+  if (target_is_shared(parent, at, *target)) {
+    // The link's other names may be in other directories, where there is no copy of it.
+    if (st.st_nlink > 1)
+      if (const auto kept = keep_target_file(*target); !kept) return kept.error();
+    return std::string();
+  }
+  if (st.st_nlink > 1) return std::string();
   // Whoever may write to a lower directory can make a link that names another's target; only one's own goes with the link.
-  const auto file = lower::stat_at(root_dir_->fd.get(), text->c_str());
-  return file && file->st_uid == st.st_uid ? *text : std::string();
+  const auto file = lower::stat_at(root_dir_->fd.get(), target->c_str());
+  return file && file->st_uid == st.st_uid && !(file->st_mode & S_IXUSR) ? std::move(target) : Result<std::string>(std::string());
 }
 
 void Filesystem::drop_target_file(const std::string& name) {
@@ -319,16 +391,17 @@ Result<void> Filesystem::unlink(const NodePtr& parent, std::string_view name) {
   if (!at) return at.error();
   const auto st = existing(parent, *at, name);
   if (!st) return st.error();
-  const std::string target = target_file_of(parent, *at, *st);
+  const auto target = target_file_of(parent, *at, *st);
+  if (!target) return target.error();
   auto victim = victim_at(parent, *at, *st);
   if (!victim) return victim.error();
-  if (const auto r = keep_length(*victim, target, *st); !r) return r;
+  if (const auto r = keep_length(*victim, *target, *st); !r) return r;
   {
     const std::unique_lock lock(names_mutex_);
     if (const auto r = lower::unlink_at(at->fd(), at->c_str(), false); !r) return r;
     lose_name(*victim, Link{parent, at->name.name});
   }
-  drop_target_file(target);
+  drop_target_file(*target);
   clear_up(parent, *at, name);
   return {};
 }
@@ -379,6 +452,9 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
     if (const auto r = adopt(from_parent, *src, from, caller.pid); !r) return r;
   if (dst->copy)
     if (const auto r = adopt(to_parent, *dst, to, caller.pid); !r) return r;
+  if (const auto r = keep_shared_target(from_parent, *src, *src_st); !r) return r;
+  if (flags & RENAME_EXCHANGE)
+    if (const auto r = keep_shared_target(to_parent, *dst, *dst_st); !r) return r;
   const Link src_link{from_parent, src->name.name}, dst_link{to_parent, dst->name.name};
   const NodePtr moved = nodes_.find(NodeKey::of(*src_st));
 
@@ -402,7 +478,9 @@ Result<void> Filesystem::rename(const NodePtr& from_parent, std::string_view fro
   Emptied emptied;
   std::string target;
   if (dst_st) {
-    target = target_file_of(to_parent, *dst, *dst_st);
+    auto named = target_file_of(to_parent, *dst, *dst_st);
+    if (!named) return named.error();
+    target = std::move(*named);
     auto found = victim_at(to_parent, *dst, *dst_st);
     if (!found) return found.error();
     victim = std::move(*found);

@@ -362,6 +362,7 @@ class Filesystem {
                                 const std::function<Result<Entry>(const Place&)>& how);
   Result<void> label(const NodePtr& made, const Caller& caller);
   void note_made(Node& node) const noexcept;
+  void leave_atime(int made) const noexcept;
   Result<void> fill_dir(const Place& at, mode_t wanted, const Caller& caller);
   // What is about to lose a name: its node, if the kernel knows it, and, if this is its last name, the descriptor that will be left.
   struct Victim {
@@ -375,8 +376,13 @@ class Filesystem {
   Result<void> keep_length(Victim& victim, const std::string& target_file, const struct stat& st);
   // After the lower call, still under names_mutex_.
   void lose_name(const Victim& victim, const Link& name);
-  // The `ecfs.target.H` of a link that is about to go for good.
-  std::string target_file_of(const NodePtr& parent, const Place& at, const struct stat& st);
+  // The `ecfs.target.H` that a link names, empty where it names none.
+  Result<std::string> target_named(const Place& at, const struct stat& st) const;
+  bool target_is_shared(const NodePtr& parent, const Place& at, const std::string& target);
+  Result<void> keep_target_file(const std::string& name);
+  Result<void> keep_shared_target(const NodePtr& parent, const Place& at, const struct stat& st);
+  // The `ecfs.target.H` that goes with the name which a link is about to lose, empty where none does.
+  Result<std::string> target_file_of(const NodePtr& parent, const Place& at, const struct stat& st);
   void drop_target_file(const std::string& name);
 
   std::mutex& opening(const NodeKey& key) noexcept { return opening_[key.ino % opening_.size()]; }

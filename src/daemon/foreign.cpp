@@ -2,6 +2,7 @@
 // Filesystem: what is in a lower directory and not the format's own - the conflict copies that sync tools make of our files, which are
 // shown, and all else, which is left out (docs/FORMAT.md, "Foreign entries").
 #include <fcntl.h>
+#include <linux/fs.h>
 
 #include "daemon/filesystem.hpp"
 #include "ecfs/lower.hpp"
@@ -142,17 +143,41 @@ Result<Entry> Filesystem::entry_called(const NodePtr& parent, Place& at, std::st
   return turn_to_copy(parent, at, name, error) ? entry_at(parent, at) : error;
 }
 
+namespace {
+
+// Gives an entry another name in its directory that is free, and stays as it is if another has taken it: tools beneath keep to no locks.
+Result<void> move_to_free(int dir, const char* from, const char* to, bool directory) {
+  const auto moved = lower::rename_at(dir, from, dir, to, RENAME_NOREPLACE);
+  if (moved || !is_errno(moved.error(), EINVAL)) return moved;
+  // A lower filesystem that does not know the flag (NFS). A directory replaces nothing but an empty directory, and one of a volume's is never
+  // empty. Everything else gets a second name first, which is refused where there is one.
+  if (!directory) {
+    const auto linked = lower::link_at(dir, from, dir, to);
+    if (linked) return lower::unlink_at(dir, from, false);
+    // Without hard links, or where another's file may not be linked, looking is all that is left.
+    const bool no_links = is_errno(linked.error(), EPERM) || is_errno(linked.error(), EOPNOTSUPP) || is_errno(linked.error(), ENOSYS) ||
+                          is_errno(linked.error(), EMLINK);
+    if (!no_links) return linked;
+  }
+  const auto there = lower::stat_at(dir, to);
+  if (there) return errno_code(EEXIST);
+  return is_errno(there.error(), ENOENT) ? lower::rename_at(dir, from, dir, to, 0) : there.error();
+}
+
+}  // namespace
+
 Result<void> Filesystem::adopt(const NodePtr& parent, Place& copy, std::string_view name, pid_t caller) {
   auto own = name_in(*copy.dir, name);
   if (!own) return own.error();
   const auto st = stat_of(copy.fd(), copy.c_str());
   if (!st) return st.error();
   if (const auto p = prepare_long_name(*copy.dir, *own, {st->st_uid, st->st_gid, caller, 0}); !p) return p;
+  if (const auto kept = keep_shared_target(parent, copy, *st); !kept) return kept;
   const Place before = copy;
   Result<void> moved;
   {
     const std::unique_lock lock(names_mutex_);
-    moved = lower::rename_at(copy.fd(), copy.c_str(), copy.fd(), own->name.c_str(), 0);
+    moved = move_to_free(copy.fd(), copy.c_str(), own->name.c_str(), S_ISDIR(st->st_mode));
     if (const NodePtr node = moved ? nodes_.find(NodeKey::of(*st)) : nullptr)
       nodes_.move_name(*node, Link{parent, copy.name.name}, Link{parent, own->name});
   }

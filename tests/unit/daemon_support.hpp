@@ -67,6 +67,8 @@ struct VolumeOptions {
   Epoch epochs = 1;
   bool read_only = false;
   bool acl = false;
+  bool noatime = false;
+  std::chrono::milliseconds lock_wait{30'000};
 };
 
 struct Held {
@@ -113,6 +115,8 @@ class TestVolume {
     c.keys = ring_of(options_.epochs);
     c.read_only = options_.read_only;
     c.acl = options_.acl;
+    c.noatime = options_.noatime;
+    c.lock_wait = options_.lock_wait;
     c.changes_beneath = c.shared = as_shared();
     if (c.read_only) c.shared = false;
     c.max_dirs = options_.max_dirs;
