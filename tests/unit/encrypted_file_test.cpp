@@ -380,6 +380,40 @@ TEST_SUITE("file model") {
     CHECK(read_all(*file) == counting(3));
   }
 
+  TEST_CASE("after a cut session what is behind a hole in block 0 is there, and what is behind a lost header has no key") {
+    const KeyRing keys = key_ring();
+    for (const std::uint64_t size : {3937u, 5000u, 20000u}) {
+      CAPTURE(size);
+      const Bytes model = counting(size);
+      for (const bool cut : {true, false})
+        for (const bool writable : {false, true}) {
+          CAPTURE(cut);
+          CAPTURE(writable);
+          // Block 0 never reached the disk: with smaller blocks below, the page's first may have.
+          const UniqueFd fd = file_with(model, keys);
+          poke(fd.get(), kHeaderSize, Bytes(kPage - kHeaderSize));
+          REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(page_off(block_count(size)))) == 0);  // nor did the hint
+          const auto file = open_again(fd.get(), keys, {.writable = writable, .lost_header_is_empty = cut});
+          REQUIRE(file);
+          Bytes wanted = model;
+          std::fill_n(wanted.begin(), payload(0), std::uint8_t{0});
+          CHECK(file->size() == size);
+          CHECK(read_all(*file) == wanted);
+          CHECK(lower_bytes(fd.get()) == (writable ? lower_size(size) : page_off(block_count(size))));
+          // Without the header nothing says under which key the pages are.
+          poke(fd.get(), 0, Bytes(kPage));
+          const auto lost = open_again(fd.get(), keys, {.writable = false, .lost_header_is_empty = cut});
+          if (cut) {
+            REQUIRE(lost);
+            CHECK(lost->size() == 0);
+          } else {
+            CHECK(lost.error() == Errc::damaged_header);
+          }
+          CHECK(raw_bytes(fd.get()).size() > kPage);  // looking takes nothing away
+        }
+    }
+  }
+
   TEST_CASE("a header with holes alone behind it: empty after a cut session or a failed truncation, damage otherwise") {
     const KeyRing keys = key_ring();
     for (const std::uint64_t size : {1u, 100u, 3936u, 3937u, 20000u}) {

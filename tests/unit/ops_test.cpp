@@ -85,12 +85,13 @@ struct Options {
   bool noxattr = false;
   bool acl = false;
   double timeout = static_cast<double>(kDay);
+  bool beneath = false;
 };
 
 // The daemon's end of the socket pair with a session on it, and the kernel's.
 class Wire {
  public:
-  explicit Wire(Filesystem& fs, Options o = {}) : userdata_{{fs, o.timeout, o.noxattr, o.acl}, {fs, o.timeout}, -1} {
+  explicit Wire(Filesystem& fs, Options o = {}) : userdata_{{fs, o.timeout, o.noxattr, o.acl, o.beneath}, {fs, o.timeout}, -1} {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
     kernel_ = UniqueFd(ends[0]);
@@ -229,6 +230,28 @@ class Wire {
     in.write_flags = flags;
     return call(FUSE_WRITE, node, Body().add(in).raw(content));
   }
+  // As by a descriptor that was opened with these flags.
+  Reply write_opened(std::uint64_t node, std::string_view content, std::uint64_t off, int open_flags, std::uint32_t flags = 0) {
+    fuse_write_in in{};
+    in.offset = off;
+    in.size = static_cast<std::uint32_t>(content.size());
+    in.flags = static_cast<std::uint32_t>(open_flags);
+    in.write_flags = flags;
+    return call(FUSE_WRITE, node, Body().add(in).raw(content));
+  }
+  Reply open(std::uint64_t node, int open_flags) {
+    fuse_open_in in{};
+    in.flags = static_cast<std::uint32_t>(open_flags);
+    return call(FUSE_OPEN, node, Body().add(in));
+  }
+  Reply create(std::uint64_t parent, std::string_view name, int open_flags) {
+    fuse_create_in in{};
+    in.flags = static_cast<std::uint32_t>(open_flags | O_CREAT);
+    in.mode = S_IFREG | 0644;
+    in.umask = 022;
+    return call(FUSE_CREATE, parent, Body().add(in).name(name));
+  }
+  Reply release(std::uint64_t node) { return call(FUSE_RELEASE, node, Body().add(fuse_release_in{})); }
   Reply read(std::uint64_t node, std::uint32_t size, std::uint64_t off = 0, std::uint32_t opcode = FUSE_READ) {
     fuse_read_in in{};
     in.offset = off;
@@ -542,6 +565,68 @@ TEST_SUITE("ops") {
       }
       w.forget(file);
     }
+    v.check_clean();
+  }
+
+  TEST_CASE("ops: OPEN, CREATE and appending where others write too") {
+    if (!as_shared()) return;
+    TestVolume v;
+    auto second = v.try_open();
+    REQUIRE(second);
+    {
+      const Options options{.timeout = 1, .beneath = true};
+      Wire a(v.fs(), options), b(**second, options);
+      a.init();
+      b.init();
+      const Reply made = a.create(FUSE_ROOT_ID, "f", O_RDWR | O_EXCL);
+      REQUIRE(made.error == 0);
+      REQUIRE(made.data.size() == sizeof(fuse_entry_out) + sizeof(fuse_open_out));
+      const auto in_a = made.as<fuse_entry_out>().nodeid;
+      CHECK(made.as<fuse_open_out>(sizeof(fuse_entry_out)).open_flags == 0);
+      // There already: for O_EXCL that is the answer, else the kernel is to look again.
+      CHECK(b.create(FUSE_ROOT_ID, "f", O_RDWR | O_EXCL).error == EEXIST);
+      CHECK(b.create(FUSE_ROOT_ID, "f", O_RDWR).error == ESTALE);
+      const auto in_b = b.lookup(FUSE_ROOT_ID, "f").as<fuse_entry_out>().nodeid;
+
+      // Nothing is kept across openings, and appending goes past the cache.
+      CHECK(b.open(in_b, O_RDWR).as<fuse_open_out>().open_flags == 0);
+      CHECK(b.open(in_b, O_WRONLY | O_APPEND).as<fuse_open_out>().open_flags == FOPEN_DIRECT_IO);
+      CHECK(a.open(in_a, O_RDWR | O_APPEND).as<fuse_open_out>().open_flags == FOPEN_DIRECT_IO);
+      const Reply appending = a.create(FUSE_ROOT_ID, "log", O_WRONLY | O_APPEND);
+      CHECK(appending.as<fuse_open_out>(sizeof(fuse_entry_out)).open_flags == FOPEN_DIRECT_IO);
+      const auto log = appending.as<fuse_entry_out>().nodeid;
+
+      // Each with the end that its kernel knows of.
+      const std::string big(5000, 'B');
+      CHECK(a.write_opened(in_a, "one ", 0, O_RDWR | O_APPEND).error == 0);
+      CHECK(b.write_opened(in_b, "two ", 0, O_WRONLY | O_APPEND).error == 0);
+      CHECK(b.write_opened(in_b, big, 4, O_WRONLY | O_APPEND).error == 0);
+      CHECK(a.write_opened(in_a, "three", 4, O_RDWR | O_APPEND).error == 0);
+      CHECK(a.read(in_a, 8192).text() == "one two " + big + "three");
+      CHECK(b.getattr(in_b).size == 8 + big.size() + 5);
+      // Not opened for appending; and what is written back from a mapping of what was.
+      CHECK(b.write_opened(in_b, "ONE", 0, O_RDWR).error == 0);
+      CHECK(a.write_opened(in_a, "TWO", 4, O_RDWR | O_APPEND, FUSE_WRITE_CACHE).error == 0);
+      CHECK(b.read(in_b, 8192).text() == "ONE TWO " + big + "three");
+
+      // What the other has removed, or put another in the place of, is not opened any more.
+      CHECK(b.release(in_b).error == 0);
+      CHECK(b.release(in_b).error == 0);
+      CHECK(b.call(FUSE_UNLINK, FUSE_ROOT_ID, Body().name("f")).error == 0);
+      CHECK(a.open(in_a, O_RDWR).error == ESTALE);
+      const auto again = b.mknod(FUSE_ROOT_ID, "f");
+      CHECK(a.open(in_a, O_RDWR).error == ESTALE);
+      // What a program has open still reads.
+      CHECK(a.read(in_a, 3).text() == "ONE");
+      CHECK(a.release(in_a).error == 0);
+      CHECK(a.release(in_a).error == 0);
+      CHECK(a.release(log).error == 0);
+      a.forget(in_a);
+      a.forget(log);
+      b.forget(in_b);
+      b.forget(again);
+    }
+    second->reset();
     v.check_clean();
   }
 
