@@ -268,7 +268,10 @@ def check_sqlite(d, lines):
 def git(d, rng):
     """A commit a step."""
     def run(*args):
-        return subprocess.run([*GIT, '-C', d, *args], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout.strip()
+        p = subprocess.run([*GIT, '-C', d, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if p.returncode:
+            raise OSError('git: ' + p.stdout)
+        return p.stdout.strip()
     run('init', '-q', '.')
     sync_below(d)  # git does not, of what it makes here
     n = 0
