@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "daemon/ops.hpp"
 
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "daemon/messages.hpp"
@@ -236,10 +241,26 @@ void on_read(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, fuse_fi
   fuse_reply_buf(req, reinterpret_cast<const char*>(buffer.data()), *n);
 }
 
+// Is what a program writes to go to the end of the file? A descriptor's O_APPEND comes with the message; what pwritev2(2) says for one call
+// (RWF_APPEND, RWF_NOAPPEND) does not, and the offset is then the end that the kernel knows of, which may not be the end any more. So the
+// thread is looked at, which waits in its call (proc_pid_syscall(5)).
+bool appends(int open_flags, pid_t writer) {
+  constexpr unsigned long kNoAppend = 0x20;  // RWF_NOAPPEND, newer than Debian 12's headers
+  unsigned long arguments[6] = {};  // the last is pwritev2's flags
+  long number = -1;
+  std::ifstream file("/proc/" + std::to_string(writer) + "/syscall");
+  if (file >> number && number == SYS_pwritev2) {
+    file >> std::hex;
+    for (auto& a : arguments) file >> a;
+  }
+  const unsigned long flags = file ? arguments[5] : 0;
+  return (flags & RWF_APPEND) || ((open_flags & O_APPEND) && !(flags & kNoAppend));
+}
+
 void on_write(fuse_req_t req, fuse_ino_t id, const char* data, std::size_t size, off_t off, fuse_file_info* fi) {
   const NodePtr file = node(req, id);
   const bool beneath = context(req).changes_beneath;
-  const bool append = beneath && (fi->flags & O_APPEND) && !fi->writepage;
+  const bool append = beneath && !fi->writepage && appends(fi->flags, fuse_req_ctx(req)->pid);
   const auto r = fs(req).write(file, append ? Filesystem::kAppend : static_cast<std::uint64_t>(off),
                                {reinterpret_cast<const std::uint8_t*>(data), size}, Messages::kill_suidgid(), fi->writepage && !beneath,
                                caller(req));

@@ -5,6 +5,7 @@
 ECFS_SEED sets the random cases' seed, ECFS_SHARED_OPS how many operations they try.
 """
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -325,6 +326,53 @@ def appending(env):
         if outcome(mmap.mmap, f.fileno(), 0, prot=mmap.PROT_READ) != 'ENODEV' or kernel_version() >= (6, 6):
             with mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as m:
                 true('mapped', m[-4:] == b'end\n')
+
+
+RWF_APPEND, RWF_NOAPPEND = 0x10, 0x20
+
+
+def pwritev2(fd, data, off, flags):
+    class Iovec(ctypes.Structure):
+        _fields_ = [('base', ctypes.c_char_p), ('length', ctypes.c_size_t)]
+    vector = Iovec(data, len(data))
+    n = ctypes.CDLL(None, use_errno=True).pwritev2(fd, ctypes.byref(vector), 1, ctypes.c_long(off), flags)
+    if n < 0:
+        raise OSError(ctypes.get_errno(), 'pwritev2')
+    equal('pwritev2', n, len(data))
+
+
+def append_one_by_one(path, who, count):
+    fd = os.open(path, os.O_WRONLY)
+    for i in range(count):
+        pwritev2(fd, b'%s %d\n' % (who, i), 0, RWF_APPEND)
+    os.close(fd)
+
+
+def append_flags(env):
+    """What pwritev2(2) says of one call, whatever the descriptor was opened for."""
+    a, b = two(env)
+    put(a / 'f', b'0123456789')
+    plain, appending_ = os.open(a / 'f', os.O_RDWR), os.open(a / 'f', os.O_RDWR | os.O_APPEND)
+    with open(b / 'f', 'ab') as f:
+        f.write(b'other')
+    pwritev2(plain, b'end', 0, RWF_APPEND)
+    same_bytes('at the end as it is', get(b / 'f'), b'0123456789otherend')
+    os.pwrite(plain, b'AB', 0)
+    same_bytes('without the flag at its place', get(b / 'f'), b'AB23456789otherend')
+    want = b'AB23456789otherend'
+    if outcome(pwritev2, appending_, b'CD', 2, RWF_NOAPPEND) != 'EOPNOTSUPP':  # since Linux 6.9
+        want = b'ABCD456789otherend'
+        same_bytes('not at the end', get(b / 'f'), want)
+    os.write(appending_, b'!')
+    same_bytes('at the end again', get(b / 'f'), want + b'!')
+    os.close(plain)
+    os.close(appending_)
+    put(a / 'log')
+    at_once((append_one_by_one, a / 'log', b'a', 200), (append_one_by_one, b / 'log', b'b', 200))
+    lines = get(a / 'log').split(b'\n')
+    for who in (b'a', b'b'):
+        equal('nothing is lost', [x for x in lines if x.startswith(who)], [b'%s %d' % (who, i) for i in range(200)])
+    same_bytes('by both', get(b / 'log'), get(a / 'log'))
 
 
 def race(path, rounds, k):
@@ -676,5 +724,5 @@ def waiting(env):
 
 
 if __name__ == '__main__':
-    common.main([modes, not_by_lock, visibility, visibility_plain_names, directories, neighbours, appending, names_at_once, churning, one_at_a_time,
+    common.main([modes, not_by_lock, visibility, visibility_plain_names, directories, neighbours, appending, append_flags, names_at_once, churning, one_at_a_time,
                  sync_beneath, stale_handles, mapped, sqlite, killed, waiting])
