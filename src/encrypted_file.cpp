@@ -63,6 +63,10 @@ Result<void> EncryptedFile::refresh(std::uint64_t lower_bytes, bool mend, bool l
   return {};
 }
 
+void EncryptedFile::keep_atime(bool on) noexcept {
+  if (lower::set_noatime(fd(), on)) options_.noatime = on;
+}
+
 // Looking at the header and the last block is our own purpose, not the user's reading.
 Result<void> EncryptedFile::settle_quietly(std::uint64_t lower_bytes) {
   const bool quiet = lower::set_noatime(fd(), true);

@@ -45,6 +45,8 @@ class EncryptedFile {
   Result<void> refresh(std::uint64_t lower_bytes, bool mend, bool lost_header_is_empty);
 
   std::uint64_t size() const noexcept { return size_; }
+  // Whether reading leaves the lower file's atime as it is, from here on. It goes on moving where only the file's owner may ask for that.
+  void keep_atime(bool on) noexcept;
   // Where opening found that the size hint and the last block disagreed: the plaintext offset from which on what the hint told differs from
   // what there is. Whoever was told the hint's size takes the rest for zeros, or does not ask for it.
   std::optional<std::uint64_t> hint_differed_from() const noexcept { return hint_differed_from_; }

@@ -103,11 +103,23 @@ Result<struct stat> Filesystem::attributes(const NodePtr& node) {
   return plain_attributes(node, *st);
 }
 
+Result<timespec> Filesystem::birth(const NodePtr& node) {
+  const auto st = at_node(
+      node, [](int dir, const char* name) { return lower::stat_now_at(dir, name); }, [](int fd) { return lower::stat_now(fd); });
+  if (!st) return nodes_.removed(*node) ? Result<timespec>(timespec{}) : st.error();
+  if (st->st_dev != node->key.dev || st->st_ino != node->key.ino) return errno_code(ESTALE);
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const std::int64_t below = (st->born % kSecond + kSecond) % kSecond;
+  return timespec{(st->born - below) / kSecond, below};
+}
+
 // Which bits go depends on the caller's groups, and the lower kernel knows the rules: it does the same for a chown(2) that changes nobody.
-Result<void> Filesystem::kill_set_ids(const EncryptedFile& file, const Caller& caller) {
+// unless_capable: for a message by which the kernel does not say whether the caller may keep them.
+Result<void> Filesystem::kill_set_ids(const EncryptedFile& file, const Caller& caller, bool unless_capable) {
   const auto st = lower::stat_fd(file.fd());
   if (!st) return st.error();
   if (!(st->st_mode & (S_ISUID | S_ISGID))) return {};
+  if (unless_capable && has_capability(caller, CAP_FSETID)) return {};
   const AsCaller as(caller, Rules::caller);
   return lower::chown_fd(file.fd(), kUnknown, kUnknown);
 }
@@ -193,10 +205,10 @@ Result<struct stat> Filesystem::change_attributes(const NodePtr& node, const Att
       if (!r) return r.error();
     } else if (*change.size == 0 && file.error().category() == ecfs_category()) {
       // What does not open for its damage can still be emptied.
-      bool writable = false;
-      const auto fd = open_lower(node, writable);
+      int refused = 0;
+      const auto fd = open_lower(node, refused);
       if (!fd) return fd.error();
-      if (!writable) return errno_code(EACCES);
+      if (refused) return errno_code(refused);
       if (const auto r = lower::ftruncate(fd->get(), 0); !r) return r.error();
     } else {
       return file.error();
@@ -287,7 +299,7 @@ Result<std::vector<std::string>> Filesystem::list_xattrs(const NodePtr& node, co
   std::vector<std::string> names;
   for (const auto& lower_name : *lower_names) {
     if (lower_name.starts_with(kTrusted)) {
-      if (!sees_trusted) sees_trusted = has_capability(caller.pid, CAP_SYS_ADMIN);
+      if (!sees_trusted) sees_trusted = has_capability(caller, CAP_SYS_ADMIN);
       if (!*sees_trusted) continue;
     }
     if (!lower_name.starts_with(kUser)) {

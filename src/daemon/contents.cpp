@@ -30,59 +30,59 @@ template Result<Filesystem::Place> Filesystem::noted(const NodePtr&, Result<Plac
 namespace {
 
 // For reading and writing where that is possible: the kernel's cache asks to read what a program may only write. Without
-// O_NOATIME where the file is another's.
-Result<UniqueFd> try_open(const std::function<Result<UniqueFd>(int)>& open, bool read_only, bool noatime, bool& writable) {
+// O_NOATIME where the file is another's. refused: why it is for reading only.
+Result<UniqueFd> try_open(const std::function<Result<UniqueFd>(int)>& open, bool read_only, bool noatime, int& refused) {
   const int common = O_NONBLOCK | O_CLOEXEC;
-  writable = !read_only;
+  refused = read_only ? EROFS : 0;
   Result<UniqueFd> fd = errno_code(EROFS);
   for (const int access : {O_RDWR, O_RDONLY}) {
     if (access == O_RDWR && read_only) continue;
-    writable = access == O_RDWR;
     fd = open(access | common | (noatime ? O_NOATIME : 0));
     if (!fd && noatime && is_errno(fd.error(), EPERM)) fd = open(access | common);
     if (fd) return fd;
     const bool maybe_readable = is_errno(fd.error(), EACCES) || is_errno(fd.error(), EROFS) || is_errno(fd.error(), EPERM) ||
                                 is_errno(fd.error(), ETXTBSY);
     if (!maybe_readable) return fd;
+    if (access == O_RDWR) refused = fd.error().value();
   }
   return fd;
 }
 
 }  // namespace
 
-Result<UniqueFd> Filesystem::open_lower(const NodePtr& node, bool& writable) {
+Result<UniqueFd> Filesystem::open_lower(const NodePtr& node, int& refused) {
   return at_node(
       node,
       [&](int dir, const char* name) -> Result<UniqueFd> {
         const auto open = [&](int flags) { return lower::open_at(dir, name, flags); };
-        auto fd = try_open(open, config_.read_only, config_.noatime, writable);
-        if (config_.read_only || (fd && writable)) return fd;
+        auto fd = try_open(open, config_.read_only, config_.noatime, refused);
+        if (config_.read_only || (fd && refused == 0)) return fd;
         // The owner's own file without the owner's permission bits (0200, 0444): widened for as long as it takes to open it.
         const auto st = lower::stat_at(dir, name);
         if (!st || !S_ISREG(st->st_mode) || st->st_uid != ::geteuid()) return fd;
         const mode_t mode = st->st_mode & 07777;
         if ((mode & (S_IRUSR | S_IWUSR)) == (S_IRUSR | S_IWUSR)) return fd;
         if (!lower::chmod_at(dir, name, mode | S_IRUSR | S_IWUSR)) return fd;
-        auto wide = try_open(open, false, config_.noatime, writable);
+        auto wide = try_open(open, false, config_.noatime, refused);
         const auto narrowed = wide ? lower::chmod_fd(wide->get(), mode) : lower::chmod_at(dir, name, mode);
         if (!narrowed) return narrowed.error();
         return wide;
       },
-      [&](int fd) { return try_open([&](int flags) { return lower::reopen(fd, flags); }, config_.read_only, config_.noatime, writable); });
+      [&](int fd) { return try_open([&](int flags) { return lower::reopen(fd, flags); }, config_.read_only, config_.noatime, refused); });
 }
 
-Result<Filesystem::FilePtr> Filesystem::keep_open(const NodePtr& node, UniqueFd fd, bool writable, const struct stat& st) {
+Result<Filesystem::FilePtr> Filesystem::keep_open(const NodePtr& node, UniqueFd fd, int refused, const struct stat& st) {
   EncryptedFile::Options options;
   options.suite = config_.volume.suite;
-  options.writable = writable;
+  options.writable = refused == 0;
   options.noatime = config_.noatime;
   // Where others write too it is read before each use, and under their lock.
   if (config_.changes_beneath)
-    return nodes_.files.put(node, std::make_shared<OpenFile>(EncryptedFile::unread(std::move(fd), config_.keys, options), writable));
+    return nodes_.files.put(node, std::make_shared<OpenFile>(EncryptedFile::unread(std::move(fd), config_.keys, options), refused));
   options.lost_header_is_empty = config_.marker.in_cut(st.st_ctim);
   auto file = EncryptedFile::open(std::move(fd), config_.keys, options, static_cast<std::uint64_t>(st.st_size));
   if (!file) return file.error();
-  return nodes_.files.put(node, std::make_shared<OpenFile>(std::move(*file), writable));
+  return nodes_.files.put(node, std::make_shared<OpenFile>(std::move(*file), refused));
 }
 
 Result<Filesystem::FilePtr> Filesystem::open_file(const NodePtr& node) {
@@ -90,34 +90,40 @@ Result<Filesystem::FilePtr> Filesystem::open_file(const NodePtr& node) {
   if (auto file = nodes_.files.get(*node)) return file;
   const std::lock_guard lock(opening(node->key));
   if (auto file = nodes_.files.get(*node)) return file;
-  bool writable = false;
-  auto fd = open_lower(node, writable);
+  int refused = 0;
+  auto fd = open_lower(node, refused);
   if (!fd) return fd.error();
   const auto st = stat_of(fd->get());
   if (!st) return st.error();
   if (NodeKey::of(*st) != node->key || !S_ISREG(st->st_mode)) return errno_code(ESTALE);
-  return keep_open(node, std::move(*fd), writable, *st);
+  return keep_open(node, std::move(*fd), refused, *st);
 }
 
 Result<Filesystem::FilePtr> Filesystem::writable_file(const NodePtr& node) {
   if (config_.read_only) return errno_code(EROFS);
   auto file = open_file(node);
   if (!file) (void)noted(node, Result<void>(file.error()));
-  if (file && !(*file)->writable && config_.changes_beneath) {
-    // Another may have made it writable since it was opened.
+  if (file && (*file)->refused) {
+    // It may have become writable since it was opened: by another host, or with the filesystem beneath.
     nodes_.files.drop(*node);
     file = open_file(node);
   }
-  if (file && !(*file)->writable) return errno_code(EACCES);
+  if (file && (*file)->refused) return errno_code((*file)->refused);
   return file;
 }
 
-Result<std::size_t> Filesystem::read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out) {
+Result<std::size_t> Filesystem::read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out, bool quiet) {
   Result<std::size_t> n = errno_code(EIO);
   // What works beneath us without our locks may be in the middle of a change, which then looks like damage: looked at again, it is not.
   constexpr std::chrono::milliseconds kPauses[] = {std::chrono::milliseconds(1), std::chrono::milliseconds(10), std::chrono::milliseconds(50)};
   for (std::size_t tries = 0;; ++tries) {
     const auto file = open_file(node);
+    // The descriptor's flag, not the call's: it changes while nobody reads. Of two who read in both ways at once each may be taken for the other.
+    if (file && !config_.noatime && (*file)->quiet != quiet) {
+      const std::unique_lock lock((*file)->mutex);
+      (*file)->file.keep_atime(quiet);
+      (*file)->quiet = quiet;
+    }
     n = !file ? Result<std::size_t>(file.error()) : use(node, **file, Access::read, [&](const EncryptedFile& f) -> Result<std::size_t> {
       // The kernel was told the hint's size and keeps to it: what a wrong hint hides or makes up must not look good. (After a session that was
       // cut, sizes are verified before they are told.)
@@ -165,8 +171,7 @@ Result<void> Filesystem::write(const NodePtr& node, std::uint64_t off, std::span
   }));
 }
 
-Result<void> Filesystem::allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid,
-                                  const Caller& caller) {
+Result<void> Filesystem::allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, const Caller& caller) {
   const auto file = writable_file(node);
   if (!file) return file.error();
   const bool keep_size = (mode & FALLOC_FL_KEEP_SIZE) != 0;
@@ -179,7 +184,7 @@ Result<void> Filesystem::allocate(const NodePtr& node, int mode, std::uint64_t o
         default: return errno_code(EOPNOTSUPP);
       }
     });
-    return done && kill_suidgid ? kill_set_ids(f, caller) : done;
+    return done ? kill_set_ids(f, caller, true) : done;
   }));
 }
 
@@ -202,8 +207,8 @@ Result<void> Filesystem::sync(const NodePtr& node, bool data_only) {
   if (!file) {
     if (file.error().category() != ecfs_category()) return file.error();
     // Damage doesn't keep what is there from being synced.
-    bool writable = false;
-    const auto fd = open_lower(node, writable);
+    int refused = 0;
+    const auto fd = open_lower(node, refused);
     return fd ? lenient(lower::fsync(fd->get(), data_only)) : Result<void>(fd.error());
   }
   // Without the file's lock: what was answered is in the lower file, and writers need not wait for the disk.

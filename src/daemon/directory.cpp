@@ -353,13 +353,13 @@ void Filesystem::drop_long_name(const NodePtr& parent, const DirPtr& dir, const 
 }
 
 Result<void> Filesystem::list(const NodePtr& node, std::uint64_t off, bool with_attributes,
-                              const std::function<bool(const Listed&)>& each) {
+                              const std::function<bool(const Listed&)>& each, bool quiet) {
   const auto dir = open_dir(node);
   if (!dir) return dir.error();
   const OpenDir& open = **dir;
   if (!open.record) return noted(node, Result<void>(open.record.error()));
   auto fd = lending(open.fd.get(), S_IRUSR, [&] {
-    return config_.noatime ? reopen_quietly(open.fd.get()) : lower::reopen(open.fd.get(), kReadDir);
+    return quiet || config_.noatime || config_.nodiratime ? reopen_quietly(open.fd.get()) : lower::reopen(open.fd.get(), kReadDir);
   });
   if (!fd) return fd.error();
   std::error_code failed;

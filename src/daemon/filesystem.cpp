@@ -139,7 +139,7 @@ Result<Entry> Filesystem::make_node(const NodePtr& parent, std::string_view name
     if (!st) return st.error();
     const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, Link{parent, at.name.name});
     note_made(*node);
-    if (const auto kept = keep_open(node, std::move(*fd), true, *st); !kept) {
+    if (const auto kept = keep_open(node, std::move(*fd), 0, *st); !kept) {
       nodes_.forget(node, 1);
       return kept.error();
     }
@@ -226,7 +226,7 @@ Result<Entry> Filesystem::make_tmpfile(const NodePtr& parent, mode_t mode, const
   const NodePtr node = nodes_.look_up(NodeKey::of(*st), st->st_mode, std::nullopt);
   nodes_.set_pin(*node, std::make_shared<UniqueFd>(std::move(*pinned)));
   note_made(*node);
-  if (const auto kept = keep_open(node, std::move(*fd), true, *st); !kept) {
+  if (const auto kept = keep_open(node, std::move(*fd), 0, *st); !kept) {
     nodes_.forget(node, 1);
     return kept.error();
   }

@@ -83,6 +83,7 @@ class Filesystem {
     KeyRing keys;
     bool read_only = false;
     bool noatime = false;
+    bool nodiratime = false;
     bool acl = false;
     bool changes_beneath = false;  // others change the lower directory: nothing that is learned of it is kept without another look
     bool shared = false;           // and we too: locks on lower files keep writers apart (`changes_beneath` is set as well)
@@ -125,9 +126,12 @@ class Filesystem {
                       const Caller& caller = {});
   Result<std::string> read_link(const NodePtr& node);
   // Entries from position `off` (0: the start) until `each` returns false, which undoes that entry's lookup.
-  Result<void> list(const NodePtr& dir, std::uint64_t off, bool with_attributes, const std::function<bool(const Listed&)>& each);
+  // quiet: the directory's atime stays as it is.
+  Result<void> list(const NodePtr& dir, std::uint64_t off, bool with_attributes, const std::function<bool(const Listed&)>& each, bool quiet = false);
 
   Result<struct stat> attributes(const NodePtr& node);
+  // When the lower object was made; 0 nanoseconds where its filesystem does not say.
+  Result<timespec> birth(const NodePtr& node);
   Result<struct stat> change_attributes(const NodePtr& node, const AttrChange& change);
   Result<std::string> get_xattr(const NodePtr& node, const char* name);
   Result<void> set_xattr(const NodePtr& node, const char* name, std::string_view value, int flags, const Caller& caller = {});
@@ -135,13 +139,14 @@ class Filesystem {
   Result<void> remove_xattr(const NodePtr& node, const char* name);
   Result<struct statvfs> stat_volume();
 
-  Result<std::size_t> read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out);
+  // quiet: the file's atime stays as it is.
+  Result<std::size_t> read(const NodePtr& node, std::uint64_t off, std::span<std::uint8_t> out, bool quiet = false);
   // kill_suidgid: the caller may not keep the file's set-id bits. cached: written back from the kernel's cache, whose own mtime, which it
   // sends apart, is the true one, and for nobody that is known. kAppend for `off`: at the end, wherever that is by now.
   static constexpr std::uint64_t kAppend = ~std::uint64_t{0};
   Result<void> write(const NodePtr& node, std::uint64_t off, std::span<const std::uint8_t> in, bool kill_suidgid, bool cached = false,
                      const Caller& caller = {});
-  Result<void> allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, bool kill_suidgid, const Caller& caller = {});
+  Result<void> allocate(const NodePtr& node, int mode, std::uint64_t off, std::uint64_t len, const Caller& caller = {});
   Result<std::uint64_t> seek(const NodePtr& node, std::uint64_t off, int whence);
   Result<void> sync(const NodePtr& node, bool data_only);
   Result<void> sync_dir(const NodePtr& node, bool data_only);
@@ -328,12 +333,13 @@ class Filesystem {
   }
   Result<void> change_owner(const NodePtr& node, uid_t uid, gid_t gid, const Caller& caller);
   Result<std::vector<UniqueFd>> belongings(const NodePtr& node, int fd, const struct stat& st);
-  static Result<void> kill_set_ids(const EncryptedFile& file, const Caller& caller);
+  static Result<void> kill_set_ids(const EncryptedFile& file, const Caller& caller, bool unless_capable = false);
 
   // contents.cpp
   Result<FilePtr> open_file(const NodePtr& node);
-  Result<FilePtr> keep_open(const NodePtr& node, UniqueFd fd, bool writable, const struct stat& st);
-  Result<UniqueFd> open_lower(const NodePtr& node, bool& writable);
+  Result<FilePtr> keep_open(const NodePtr& node, UniqueFd fd, int refused, const struct stat& st);
+  // For reading and writing; refused: 0, or why it is for reading only.
+  Result<UniqueFd> open_lower(const NodePtr& node, int& refused);
   Result<FilePtr> writable_file(const NodePtr& node);
   static Result<void> lenient(Result<void> synced);
   template <class T>

@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace ecfs::daemon {
@@ -114,9 +117,12 @@ void drop_excess_capabilities() noexcept {
   c.set();
 }
 
-bool has_capability(pid_t pid, int capability) noexcept {
+bool has_capability(const Caller& caller, int capability) {
   Capabilities c;
-  return pid > 0 && c.get(pid) && c.has(capability) && same_user_namespace(pid);
+  if (caller.pid <= 0 || !c.get(caller.pid) || !c.has(capability) || !same_user_namespace(caller.pid)) return false;
+  if (caller.uid == kUnknown) return true;
+  const auto process = identity_of(caller.pid);
+  return process && process->fsuid == caller.uid;
 }
 
 AsCaller::AsCaller(const Caller& caller, Rules rules, bool reserved) {
@@ -136,8 +142,8 @@ AsCaller::AsCaller(const Caller& caller, Rules rules, bool reserved) {
     own_groups();
     set_thread_groups(who.groups);
     groups_ = true;
-    mine.put(CAP_FSETID, has_capability(caller.pid, CAP_FSETID));
-    if (rules == Rules::owner) mine.put(CAP_FOWNER, has_capability(caller.pid, CAP_FOWNER));
+    mine.put(CAP_FSETID, has_capability(caller, CAP_FSETID));
+    if (rules == Rules::owner) mine.put(CAP_FOWNER, has_capability(caller, CAP_FOWNER));
   }
   if (reserved) mine.put(CAP_SYS_RESOURCE, true);
   ::syscall(SYS_setfsgid, who.fsgid == kUnknown ? kNobody : who.fsgid);
@@ -156,11 +162,32 @@ AsCaller::~AsCaller() {
   own_capabilities().set();
 }
 
-bool only_reads(pid_t thread) {
+bool only_reads(pid_t thread, ino_t file) {
   static constexpr long kReading[] = {SYS_read, SYS_pread64, SYS_readv, SYS_preadv, SYS_preadv2, SYS_lseek};
-  std::ifstream file("/proc/" + std::to_string(thread) + "/syscall");
-  long number = -1;
-  return file >> number && std::find(std::begin(kReading), std::end(kReading), number) != std::end(kReading);
+  const std::string process = "/proc/" + std::to_string(thread);
+  // Who has asked may not have gone to sleep over it yet: then its system call is not to be seen ("running").
+  std::ifstream call;
+  std::string word;
+  for (int tries = 0; tries < 20; ++tries) {
+    call = std::ifstream(process + "/syscall");
+    if (!(call >> word)) return false;
+    if (word != "running") break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const long number = word == "running" ? -1 : std::strtol(word.c_str(), nullptr, 10);
+  if (std::find(std::begin(kReading), std::end(kReading), number) != std::end(kReading)) return true;
+  // Which argument is the descriptor that is written to.
+  const int target = number == SYS_sendfile ? 0 : number == SYS_splice || number == SYS_copy_file_range ? 2 : -1;
+  if (target < 0) return false;
+  std::string argument;
+  for (int i = 0; i <= target; ++i) call >> argument;
+  const auto fd = static_cast<int>(std::strtoul(argument.c_str(), nullptr, 16));
+  // What the kernel knows of the descriptor; a stat(2) of it might ask us, who are about to answer.
+  std::ifstream info(process + "/fdinfo/" + std::to_string(fd));
+  for (std::string key; info >> key;) {
+    if (ino_t number_of_it = 0; key == "ino:" && info >> number_of_it) return number_of_it != file;
+  }
+  return false;
 }
 
 }  // namespace ecfs::daemon

@@ -30,8 +30,9 @@ struct Caller {
 void drop_excess_capabilities() noexcept;
 
 // Does the caller have this capability (CAP_... of <linux/capability.h>) where the daemon is? Not, if it is gone or in a user
-// namespace of its own.
-bool has_capability(pid_t pid, int capability) noexcept;
+// namespace of its own; nor where its process works with the rights of somebody else, of whom only the owner is known: the kernel's NFS
+// server, io_uring with a personality(7), a mount shown with other owners.
+bool has_capability(const Caller& caller, int capability);
 
 enum class Rules {
   root,    // set-gid bits stay: the kernel has taken away what the caller may not set
@@ -61,7 +62,7 @@ auto as_caller(const Caller& caller, Rules rules, Call call) -> decltype(call())
     const AsCaller as(caller, rules);
     auto result = call();
     if (result || (!is_errno(result.error(), ENOSPC) && !is_errno(result.error(), EDQUOT))) return result;
-    if (!has_capability(caller.pid, CAP_SYS_RESOURCE)) return result;
+    if (!has_capability(caller, CAP_SYS_RESOURCE)) return result;
   }
   const AsCaller as(caller, rules, true);
   return call();
@@ -71,7 +72,9 @@ auto as_caller(const Caller& caller, Call call) -> decltype(call()) {
   return as_caller(caller, Rules::root, std::move(call));
 }
 
-// Is that thread in a system call that only reads (read(2), lseek(2) and their kind)? False where it cannot be known. proc_pid_syscall(5).
-bool only_reads(pid_t thread);
+// Is that thread in a system call that does not write to the file with that inode number? So are read(2), lseek(2) and their kind, and what
+// copies from one descriptor to another, unless the other is the file. False where it cannot be known: of io_uring and io_submit(2), and
+// where the thread is another user's. proc_pid_syscall(5), proc_pid_fdinfo(5).
+bool only_reads(pid_t thread, ino_t file);
 
 }  // namespace ecfs::daemon

@@ -49,7 +49,7 @@ std::optional<Failure> take_options(const std::vector<std::string>& texts, Sessi
   static const std::vector<std::string> pass = {"exec",  "noexec", "suid",    "nosuid",      "dev",       "nodev",
                                                 "sync",  "async",  "dirsync", "allow_other"};
   static const std::vector<std::string> contexts = {"context=", "fscontext=", "defcontext=", "rootcontext="};
-  // The lower filesystem keeps the times; only noatime is ours to do.
+  // The lower filesystem keeps the times; only noatime and nodiratime are ours to do.
   static const std::vector<std::string> ignored = {"rw", "atime", "relatime", "norelatime", "default_permissions", "nonempty"};
   const auto has = [](const std::vector<std::string>& list, const std::string& o) {
     return std::find(list.begin(), list.end(), o) != list.end();
@@ -59,6 +59,7 @@ std::optional<Failure> take_options(const std::vector<std::string>& texts, Sessi
       if (o == "ro") config.read_only = true;
       else if (o == "rw") config.read_only = false;
       else if (o == "noatime") { config.noatime = true; config.fuse_options.push_back(o); }
+      else if (o == "nodiratime") config.nodiratime = true;
       else if (o == "noxattr") config.noxattr = true;
       else if (o == "acl") config.acl = true;
       else if (o == "shared") config.shared = true;

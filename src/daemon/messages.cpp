@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "daemon/messages.hpp"
 
+#include <fcntl.h>
 #include <linux/fuse.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -22,6 +24,32 @@ constexpr std::uint32_t kAllowIdmap2 = 1u << (40 - 32);         // likewise; the
 constexpr std::uint32_t kSecurityCtx2 = 1u << (32 - 32);        // likewise
 constexpr std::uint32_t kSetattrKillSuidgid = 1u << 11;
 constexpr std::uint32_t kTmpfile = 51;
+constexpr std::uint32_t kStatx = 52;
+// The message STATX and its answer. Answers beyond statx(2)'s basic fields and the time of birth the kernel does not take.
+struct StatxIn {
+  std::uint32_t getattr_flags, reserved;
+  std::uint64_t handle;
+  std::uint32_t flags, mask;
+};
+struct StatxTime {
+  std::int64_t seconds;
+  std::uint32_t nanoseconds;
+  std::int32_t reserved;
+};
+struct StatxOut {
+  std::uint64_t valid;  // seconds
+  std::uint32_t valid_nanoseconds, flags;
+  std::uint64_t spare[2];
+  std::uint32_t mask, blksize;
+  std::uint64_t attributes;
+  std::uint32_t nlink, uid, gid;
+  std::uint16_t mode, spare_mode;
+  std::uint64_t ino, size, blocks, attributes_mask;
+  StatxTime atime, btime, ctime, mtime;
+  std::uint32_t rdev_major, rdev_minor, dev_major, dev_minor;
+  std::uint64_t spare_end[14];
+};
+static_assert(sizeof(StatxIn) == 24 && sizeof(StatxOut) == 288);
 
 constexpr std::array<const char*, 64> kNames = [] {
   std::array<const char*, 64> n{};
@@ -71,6 +99,7 @@ constexpr std::array<Shape, 64> kShapes = [] {
   s[FUSE_LSEEK] = {sizeof(fuse_lseek_in)};
   s[FUSE_INTERRUPT] = {sizeof(fuse_interrupt_in), 0, false};
   s[FUSE_BATCH_FORGET] = {sizeof(fuse_batch_forget_in), 0, false};
+  s[kStatx] = {sizeof(StatxIn)};
   s[FUSE_NOTIFY_REPLY] = {sizeof(fuse_notify_retrieve_in), 0, false};
   return s;
 }();
@@ -88,6 +117,7 @@ struct Current {
   std::uint64_t unique = 0;
   Clock::time_point start;
   bool kill_suidgid = false;
+  bool reads_quietly = false;
   std::uint32_t init_flags = 0;
   std::uint32_t init_flags2 = 0;
   std::string_view label;
@@ -172,6 +202,28 @@ void fill_attr(fuse_attr& a, const struct stat& st) {
   a.blksize = static_cast<std::uint32_t>(st.st_blksize);
 }
 
+StatxTime statx_time(const timespec& t) { return {t.tv_sec, static_cast<std::uint32_t>(t.tv_nsec), 0}; }
+
+void fill_statx(StatxOut& out, const struct stat& st, const timespec& born) {
+  out.mask = STATX_BASIC_STATS;
+  out.ino = st.st_ino;
+  out.size = static_cast<std::uint64_t>(st.st_size);
+  out.blocks = static_cast<std::uint64_t>(st.st_blocks);
+  out.atime = statx_time(st.st_atim);
+  out.mtime = statx_time(st.st_mtim);
+  out.ctime = statx_time(st.st_ctim);
+  if (born.tv_sec != 0 || born.tv_nsec != 0) {
+    out.mask |= STATX_BTIME;
+    out.btime = statx_time(born);
+  }
+  out.mode = static_cast<std::uint16_t>(st.st_mode);
+  out.nlink = static_cast<std::uint32_t>(st.st_nlink);
+  out.uid = st.st_uid;
+  out.gid = st.st_gid;
+  out.rdev_major = major(st.st_rdev), out.rdev_minor = minor(st.st_rdev);
+  out.blksize = static_cast<std::uint32_t>(st.st_blksize);
+}
+
 }  // namespace
 
 // Damaged data is EIO, never EPERM: permission is not what is wrong.
@@ -182,6 +234,7 @@ int to_errno(const std::error_code& error) noexcept {
 
 bool Messages::kill_suidgid() noexcept { return t_current.kill_suidgid; }
 std::string_view Messages::label() noexcept { return t_current.label; }
+bool Messages::reads_quietly() noexcept { return t_current.reads_quietly; }
 
 ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
   for (;;) {
@@ -223,10 +276,13 @@ ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
         now.kill_suidgid = body(buffer, got, in) && (in.valid & kSetattrKillSuidgid);
         break;
       }
-      case FUSE_FALLOCATE:
-        // No flag here.
-        now.kill_suidgid = !has_capability(static_cast<pid_t>(header.pid), CAP_FSETID);
+      case FUSE_READ:
+      case FUSE_READDIR:
+      case FUSE_READDIRPLUS: {
+        fuse_read_in in;
+        now.reads_quietly = body(buffer, got, in) && ((in.flags & O_NOATIME) || (in.flags & O_ACCMODE) == O_WRONLY);
         break;
+      }
       case FUSE_INIT: {
         fuse_init_in in;
         if (body(buffer, got, in)) now.init_flags = in.flags, now.init_flags2 = in.flags & kInitExt ? in.flags2 : 0;
@@ -235,10 +291,17 @@ ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
       case kTmpfile:
         answer_tmpfile(fd, buffer, got);
         continue;
+      case kStatx:
+        answer_statx(fd, header.nodeid, header.unique);
+        continue;
       default: break;
     }
     return n;
   }
+}
+
+NodePtr Messages::node(std::uint64_t id) const {
+  return id == FUSE_ROOT_ID ? fs_.nodes().root() : reinterpret_cast<Node*>(id)->shared_from_this();
 }
 
 void Messages::note_reply() noexcept {
@@ -292,8 +355,7 @@ void Messages::answer_tmpfile(int fd, const void* message, std::size_t size) {
     reply.out.error = -EINVAL;
   } else {
     try {
-      const NodePtr parent = header.nodeid == FUSE_ROOT_ID ? fs_.nodes().root() : reinterpret_cast<Node*>(header.nodeid)->shared_from_this();
-      const auto entry = fs_.make_tmpfile(parent, in.mode, {header.uid, header.gid, static_cast<pid_t>(header.pid), in.umask, label()});
+      const auto entry = fs_.make_tmpfile(node(header.nodeid), in.mode, {header.uid, header.gid, static_cast<pid_t>(header.pid), in.umask, label()});
       if (entry) {
         made = entry->node;
         made->opens.fetch_add(1, std::memory_order_relaxed);
@@ -314,6 +376,33 @@ void Messages::answer_tmpfile(int fd, const void* message, std::size_t size) {
   if (::write(fd, &reply, reply.out.len) >= 0 || !made) return;
   fs_.closed(made);
   fs_.nodes().forget(made, 1);
+}
+
+// Asked only by who wants to know the time of birth, and once an object: the kernel keeps the answer.
+void Messages::answer_statx(int fd, std::uint64_t id, std::uint64_t unique) {
+  struct {
+    fuse_out_header out{};
+    StatxOut statx{};
+  } reply;
+  reply.out.unique = unique;
+  reply.out.len = sizeof reply.out;
+  try {
+    const NodePtr asked = node(id);
+    const auto st = fs_.attributes(asked);
+    const auto born = st ? fs_.birth(asked) : Result<timespec>(st.error());
+    if (born) {
+      reply.out.len = sizeof reply;
+      fill_statx(reply.statx, *st, *born);
+      // As in the answer to GETATTR: a writer is still to ask, and be told.
+      reply.statx.valid = asked->unwritten ? 0 : static_cast<std::uint64_t>(attr_timeout_);
+    } else {
+      reply.out.error = -to_errno(born.error());
+    }
+  } catch (const std::bad_alloc&) {
+    reply.out.error = -ENOMEM;
+  }
+  note_reply();
+  (void)!::write(fd, &reply, reply.out.len);  // who asked may be gone
 }
 
 std::vector<Messages::Count> Messages::counts() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The FUSE messages themselves, seen on their way in and out (libfuse's custom I/O): counted and timed, and what this libfuse does
-// not know yet is read from or put into them - the kill-set-id flags, some INIT flags, labels of new files, and O_TMPFILE.
+// not know yet is read from or put into them - the kill-set-id flags, some INIT flags, labels of new files, O_TMPFILE, and statx.
 #pragma once
 
 #include <sys/types.h>
@@ -40,6 +40,10 @@ class Messages {
   void ask_for_labels() noexcept { ask_for_labels_ = true; }
   void keep_labels(bool keep) noexcept { keep_labels_ = keep; }
 
+  // Likewise: does its reading leave the atime as it is? So it is for who has opened with O_NOATIME; and who has opened for writing only is no
+  // reader: the kernel asks for the rest of what it writes to.
+  static bool reads_quietly() noexcept;
+
   struct Count {
     std::string name;
     std::uint64_t count, total_ns, max_ns;
@@ -49,7 +53,9 @@ class Messages {
 
  private:
   void note_reply() noexcept;
+  NodePtr node(std::uint64_t id) const;
   void answer_tmpfile(int fd, const void* message, std::size_t size);
+  void answer_statx(int fd, std::uint64_t id, std::uint64_t unique);
 
   static constexpr std::size_t kOpcodes = 64;
   Filesystem& fs_;

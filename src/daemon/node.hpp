@@ -70,10 +70,11 @@ struct OpenDir final : Open {
 struct OpenFile final : Open {
   std::shared_mutex mutex;  // shared for EncryptedFile's const members, exclusive for the others
   EncryptedFile file;
-  bool writable;
+  const int refused;     // errno of opening it for writing; 0: it is open so
   bool in_cut = false;  // refreshed with `file`: it may have been changed by a session that was cut
+  std::atomic<bool> quiet{false};           // what `file` was last told of its atime; written under `mutex`
   std::atomic<std::uint64_t> next_read{0};  // where a sequential reader would go on
-  OpenFile(EncryptedFile f, bool w) : file(std::move(f)), writable(w) {}
+  OpenFile(EncryptedFile f, int r) : file(std::move(f)), refused(r) {}
 };
 
 // A name that the kernel knows a node by.

@@ -120,7 +120,7 @@ void on_forget_multi(fuse_req_t req, std::size_t count, fuse_forget_data* forget
 // program's handle, if it does not know it: so the size is made unknown (on_write), and the answer to that question is the error. Once for each
 // failure: the next write is accepted again, and shows whether there is room by now. A reader may send the same question, and is told the size.
 bool told_of_unwritten(fuse_req_t req, const NodePtr& file, const fuse_file_info* fi) {
-  if (!fi || file->unwritten == 0 || only_reads(fuse_req_ctx(req)->pid)) return false;
+  if (!fi || file->unwritten == 0 || only_reads(fuse_req_ctx(req)->pid, file->key.ino)) return false;
   const int error = file->unwritten.exchange(0);
   if (error) fuse_reply_err(req, error);
   return error != 0;
@@ -236,7 +236,7 @@ PageBuffer& thread_buffer() {
 
 void on_read(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, fuse_file_info*) {
   const auto buffer = thread_buffer().reserve(size);
-  const auto n = fs(req).read(node(req, id), static_cast<std::uint64_t>(off), buffer);
+  const auto n = fs(req).read(node(req, id), static_cast<std::uint64_t>(off), buffer, Messages::reads_quietly());
   if (!n) return fail(req, n.error());
   fuse_reply_buf(req, reinterpret_cast<const char*>(buffer.data()), *n);
 }
@@ -273,8 +273,7 @@ void on_write(fuse_req_t req, fuse_ino_t id, const char* data, std::size_t size,
 }
 
 void on_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t off, off_t len, fuse_file_info*) {
-  reply(req, fs(req).allocate(node(req, id), mode, static_cast<std::uint64_t>(off), static_cast<std::uint64_t>(len),
-                              Messages::kill_suidgid(), caller(req)));
+  reply(req, fs(req).allocate(node(req, id), mode, static_cast<std::uint64_t>(off), static_cast<std::uint64_t>(len), caller(req)));
 }
 
 void on_lseek(fuse_req_t req, fuse_ino_t id, off_t off, int whence, fuse_file_info*) {
@@ -340,7 +339,7 @@ void list(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, bool plus)
       used += fuse_add_direntry(req, p + used, size - used, e.name.c_str(), &st, next);
     }
     return true;
-  });
+  }, Messages::reads_quietly());
   // An error after entries would lose their lookups: what there is goes out, and the error comes with the next request.
   if (!r && used == 0) return fail(req, r.error());
   if (fuse_reply_buf(req, p, used) != -ENOENT) lookups.held.clear();

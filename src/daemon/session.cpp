@@ -343,6 +343,7 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   fc.marker = std::move(opened.marker);
   fc.read_only = opened.read_only;
   fc.noatime = config.noatime;
+  fc.nodiratime = config.nodiratime;
   fc.acl = config.acl;
   fc.max_dirs = budget.dirs;
   fc.max_files = budget.files;

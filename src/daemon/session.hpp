@@ -21,6 +21,7 @@ struct SessionConfig {
   bool debug = false;
   bool read_only = false;
   bool noatime = false;
+  bool nodiratime = false;
   bool noxattr = false;
   bool acl = false;
   bool shared = false;                    // others may mount the volume for writing too, and change the lower directory

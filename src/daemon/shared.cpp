@@ -120,7 +120,7 @@ Result<Filesystem::LowerLock> Filesystem::take_file(const NodePtr& node, OpenFil
   open.in_cut = in_cut(st->st_ctim);
   if (access == Access::replace) return held;
   const auto lower_bytes = static_cast<std::uint64_t>(st->st_size);
-  const bool mend = access == Access::write && open.writable;
+  const bool mend = access == Access::write && open.refused == 0;
   auto fresh = open.file.refresh(lower_bytes, mend, open.in_cut);
   if (!open.in_cut && ((!fresh && fresh.error().category() == ecfs_category()) || (fresh && open.file.hint_differed_from())) &&
       cut_since(st->st_ctim)) {

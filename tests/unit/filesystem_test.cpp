@@ -157,12 +157,12 @@ TEST_SUITE("filesystem") {
         cut.size = 9000;
         CHECK(v.fs().change_attributes(file->node, cut).value().st_size == 9000);
         model.resize(9000, '\0');
-        CHECK(v.fs().allocate(file->node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100, 200, false));
+        CHECK(v.fs().allocate(file->node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 100, 200));
         model.replace(100, 200, 200, '\0');
-        CHECK(v.fs().allocate(file->node, 0, 9000, 1000, false));
+        CHECK(v.fs().allocate(file->node, 0, 9000, 1000));
         model.resize(10000, '\0');
-        CHECK(is(v.fs().allocate(file->node, FALLOC_FL_COLLAPSE_RANGE, 0, 4096, false).error(), EOPNOTSUPP));
-        CHECK(is(v.fs().allocate(file->node, FALLOC_FL_PUNCH_HOLE, 0, 4096, false).error(), EOPNOTSUPP));
+        CHECK(is(v.fs().allocate(file->node, FALLOC_FL_COLLAPSE_RANGE, 0, 4096).error(), EOPNOTSUPP));
+        CHECK(is(v.fs().allocate(file->node, FALLOC_FL_PUNCH_HOLE, 0, 4096).error(), EOPNOTSUPP));
         CHECK(v.read(file) == model);
         CHECK(is(v.fs().seek(file->node, 10000, SEEK_DATA).error(), ENXIO));
         CHECK(v.fs().seek(file->node, 0, SEEK_DATA).value() == 0);
@@ -1156,7 +1156,7 @@ TEST_SUITE("filesystem") {
       if (as_root()) CHECK(bits_after(06755, write(false)) == 06755);
       CHECK(bits_after(02644, write(true)) == 02644);  // no group execution: mandatory locking's mark
       CHECK(bits_after(04644, write(true)) == 0644);
-      CHECK(bits_after(06711, [&] { CHECK(v.fs().allocate(file->node, 0, 0, 100, true)); }) == 0711);
+      CHECK(bits_after(06711, [&] { CHECK(v.fs().allocate(file->node, 0, 0, 100)); }) == 0711);
       CHECK(bits_after(06711, [&] {
               AttrChange c;
               c.size = 1;

@@ -716,7 +716,7 @@ TEST_SUITE("ops") {
       ioctl.out_size = 8;
       CHECK(w.call(FUSE_IOCTL, file, Body().add(ioctl)).error == ENOTTY);
       for (const std::uint32_t opcode : {std::uint32_t{FUSE_ACCESS}, std::uint32_t{FUSE_GETLK}, std::uint32_t{FUSE_SETLK}, std::uint32_t{FUSE_BMAP},
-                                         std::uint32_t{FUSE_POLL}, std::uint32_t{FUSE_COPY_FILE_RANGE}, std::uint32_t{FUSE_SYNCFS}, kStatx, 7u, 19u, 53u, 62u,
+                                         std::uint32_t{FUSE_POLL}, std::uint32_t{FUSE_COPY_FILE_RANGE}, std::uint32_t{FUSE_SYNCFS}, 7u, 19u, 53u, 62u,
                                          63u, 64u, 1000u, 5000u, 0xffffffffu}) {
         CAPTURE(opcode);
         const Reply r = w.call(opcode, file, Bytes(128));
@@ -890,6 +890,58 @@ TEST_SUITE("ops") {
       CHECK(w.call(FUSE_SETXATTR, FUSE_ROOT_ID, Body().add(in).name("user.a").raw("x")).error == ENOSYS);
       CHECK(w.call(FUSE_LISTXATTR, FUSE_ROOT_ID, Body().add(in)).error == ENOSYS);
       CHECK(w.call(FUSE_REMOVEXATTR, FUSE_ROOT_ID, Body().name("user.a")).error == ENOSYS);
+    }
+    v.check_clean();
+  }
+
+  TEST_CASE("ops: STATX, which this libfuse does not know") {
+    TestVolume v;
+    {
+      Wire w(v.fs());
+      w.init();
+      const auto file = w.mknod(FUSE_ROOT_ID, "file"), dir = w.mkdir(FUSE_ROOT_ID, "dir");
+      REQUIRE(w.write(file, "content").error == 0);
+      struct In {
+        std::uint32_t flags = 0, reserved = 0;
+        std::uint64_t handle = 0;
+        std::uint32_t sx_flags = 0, sx_mask = STATX_BASIC_STATS | STATX_BTIME;
+      };
+      for (const std::uint64_t id : {std::uint64_t{FUSE_ROOT_ID}, file, dir}) {
+        const Reply r = w.call(kStatx, id, Body().add(In{}));
+        REQUIRE(r.error == 0);
+        REQUIRE(r.data.size() == 288);
+        const auto attr = w.getattr(id);
+        const auto number = [&]<class T>(T value, std::size_t at) {
+          std::memcpy(&value, r.data.data() + at, sizeof value);
+          return value;
+        };
+        // Offsets as in struct fuse_statx_out, whose statx begins at 32.
+        const auto mask = number(std::uint32_t{}, 32);
+        CHECK((mask & STATX_BASIC_STATS) == STATX_BASIC_STATS);
+        CHECK(number(std::uint32_t{}, 36) == attr.blksize);
+        CHECK(number(std::uint32_t{}, 48) == attr.nlink);
+        CHECK(number(std::uint16_t{}, 60) == attr.mode);
+        CHECK(number(std::uint64_t{}, 64) == attr.ino);
+        CHECK(number(std::uint64_t{}, 72) == attr.size);
+        CHECK(number(std::uint64_t{}, 80) == attr.blocks);
+        CHECK(number(std::int64_t{}, 144) == static_cast<std::int64_t>(attr.mtime));
+        CHECK(number(std::uint32_t{}, 152) == attr.mtimensec);
+        // No file is born after its last change, and none of these long before.
+        if (mask & STATX_BTIME) {
+          const auto born = number(std::int64_t{}, 112);
+          CHECK(born <= static_cast<std::int64_t>(attr.ctime));
+          CHECK(born >= static_cast<std::int64_t>(attr.ctime) - 3600);
+        }
+      }
+      CHECK(w.call(kStatx, file).error == EINVAL);
+      CHECK(w.call(kStatx, file, Bytes(23)).error == EINVAL);
+      CHECK(w.call(kStatx, 0, Body().add(In{})).error == EINVAL);
+      {
+        const LowerHook hook([](const Call& c) -> Verdict { return {.error = c.op == Op::stat ? EIO : 0}; });
+        CHECK(w.call(kStatx, dir, Body().add(In{})).error == EIO);
+      }
+      w.forget(file);
+      w.forget(dir);
     }
     v.check_clean();
   }

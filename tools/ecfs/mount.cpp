@@ -112,7 +112,7 @@ Outcome<void> mount_volume(Request request) {
 constexpr const char* kOptionsHelp =
     "\nMount options (-o), comma-separated, a comma in a value after a backslash:\n"
     "  ro rw exec noexec suid nosuid dev nodev atime noatime relatime norelatime\n"
-    "  strictatime diratime sync async dirsync\n"
+    "  strictatime diratime nodiratime sync async dirsync\n"
     "  allow_other default_permissions fsname=NAME\n"
     "  noxattr     no extended attributes; creating files is then a quarter faster\n"
     "  acl         POSIX access control lists\n"

@@ -13,7 +13,7 @@ using std::string_view_literals::operator""sv;
 constexpr std::array kForDaemon = {
     "ro"sv,      "rw"sv,   "exec"sv,  "noexec"sv,  "suid"sv,        "nosuid"sv,     "dev"sv,     "nodev"sv,
     "noatime"sv, "sync"sv, "async"sv, "dirsync"sv, "allow_other"sv, "noxattr"sv, "acl"sv,
-    "shared"sv};
+    "shared"sv,  "nodiratime"sv};
 // For the daemon, with a value. The contexts are SELinux's, mount(8).
 constexpr std::array kValuesForDaemon = {"fsname"sv, "context"sv, "fscontext"sv, "defcontext"sv, "rootcontext"sv};
 // What mount(8) and systemd keep for themselves but pass on all the same, and what is always so: times follow
