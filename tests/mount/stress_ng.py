@@ -21,7 +21,7 @@ STRESSORS = {
     'locka': (200, 5000), 'lockf': (200, 5000), 'lockofd': (200, 5000), 'mknod': (200, 3000), 'open': (500, 10000), 'rename': (300, 10000),
     'symlink': (200, 3000), 'sync-file': (10, 100), 'touch': (300, 5000), 'utime': (300, 10000), 'verity': (10, 100), 'xattr': (10, 300),
 }
-USUAL = ('chmod', 'dir', 'fcntl', 'getdent', 'hdd', 'lease', 'link', 'rename', 'xattr')
+USUAL = ('chmod', 'dir', 'fcntl', 'filename', 'getdent', 'hdd', 'lease', 'rename', 'utime', 'xattr')
 # Small files: it is calls that are tried here, not the disk.
 SIZES = ['--hdd-bytes', '4m', '--iomix-bytes', '8m', '--fallocate-bytes', '8m', '--copy-file-bytes', '128m', '--sync-file-bytes', '8m',
          '--dirdeep-inodes', '200']
