@@ -34,13 +34,23 @@ Result<std::string> read_small(int dir, const char* name, std::size_t max) {
   return text;
 }
 
+// A default ACL of the directory may have taken bits away, and an ordinary user's daemon could then not read its own file.
+Result<void> set_mode(int fd, mode_t mode) {
+  const auto st = lower::stat_fd(fd);
+  if (!st) return st.error();
+  return (st->st_mode & 07777) == mode ? Result<void>() : lower::chmod_fd(fd, mode);
+}
+
 }  // namespace
 
 Result<void> write_synced(int dir, const char* name, std::string_view content, bool sync) {
-  const auto fd = lower::open_at(dir, name, O_WRONLY | O_CREAT | O_EXCL, 0444);
+  constexpr mode_t kMode = 0444;
+  const auto fd = lower::open_at(dir, name, O_WRONLY | O_CREAT | O_EXCL, kMode);
   if (!fd) return fd.error();
   const auto w = lower::pwrite(fd->get(), as_bytes(content), 0);
-  auto result = w.error ? Result<void>(w.error) : sync ? lower::fsync(fd->get(), false) : Result<void>();
+  auto result = w.error ? Result<void>(w.error) : Result<void>();
+  if (result) result = set_mode(fd->get(), kMode);
+  if (result && sync) result = lower::fsync(fd->get(), false);
   if (!result) (void)lower::unlink_at(dir, name, false);
   return result;
 }
