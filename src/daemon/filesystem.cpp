@@ -255,9 +255,17 @@ Result<Filesystem::Victim> Filesystem::victim_at(const NodePtr& parent, const Pl
     // What no program has open is let go: a network's filesystem keeps a removed file that is open under another name, and the directory
     // could not be removed. And the names that we know may be gone; the link count tells.
     const bool open = S_ISDIR(st.st_mode) || victim.node->opens > 0;
-    if (!open && S_ISREG(st.st_mode)) nodes_.files.drop(*victim.node);
     const bool last = S_ISDIR(st.st_mode) || st.st_nlink == 1 || nodes_.only_name(*victim.node, Link{parent, at.name.name});
-    if (!open || !last) return victim;
+    if (!open || !last) {
+      // A program may still hold it by a descriptor of which nobody tells us (O_PATH), and ask for its attributes.
+      if (S_ISLNK(st.st_mode) && !last) return victim;
+      if (const auto attr = plain_attributes(victim.node, st)) victim.last = *attr;
+      if (!open && S_ISREG(st.st_mode)) nodes_.files.drop(*victim.node);
+      if (!victim.last) return victim;
+      victim.last->st_nlink = st.st_nlink - 1;
+      ::clock_gettime(CLOCK_REALTIME_COARSE, &victim.last->st_ctim);
+      return victim;
+    }
   } else if (!nodes_.only_name(*victim.node, Link{parent, at.name.name})) {
     return victim;
   }

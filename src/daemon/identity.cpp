@@ -162,32 +162,61 @@ AsCaller::~AsCaller() {
   own_capabilities().set();
 }
 
-bool only_reads(pid_t thread, ino_t file) {
-  static constexpr long kReading[] = {SYS_read, SYS_pread64, SYS_readv, SYS_preadv, SYS_preadv2, SYS_lseek};
-  const std::string process = "/proc/" + std::to_string(thread);
+namespace {
+
+// The number of the system call that a thread waits in, and its arguments behind it; -1 where that is not known. proc_pid_syscall(5).
+struct SystemCall {
+  long number = -1;
+  std::ifstream arguments;
+};
+SystemCall system_call(pid_t thread) {
+  SystemCall out;
   // Who has asked may not have gone to sleep over it yet: then its system call is not to be seen ("running").
-  std::ifstream call;
-  std::string word;
   for (int tries = 0; tries < 20; ++tries) {
-    call = std::ifstream(process + "/syscall");
-    if (!(call >> word)) return false;
-    if (word != "running") break;
+    out.arguments = std::ifstream("/proc/" + std::to_string(thread) + "/syscall");
+    std::string word;
+    if (!(out.arguments >> word)) break;
+    if (word != "running") {
+      out.number = std::strtol(word.c_str(), nullptr, 10);
+      break;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const long number = word == "running" ? -1 : std::strtol(word.c_str(), nullptr, 10);
-  if (std::find(std::begin(kReading), std::end(kReading), number) != std::end(kReading)) return true;
+  return out;
+}
+
+template <std::size_t N>
+bool is_one_of(long number, const long (&calls)[N]) {
+  return std::find(std::begin(calls), std::end(calls), number) != std::end(calls);
+}
+
+}  // namespace
+
+bool only_reads(pid_t thread, ino_t file) {
+  static constexpr long kReading[] = {SYS_read, SYS_pread64, SYS_readv, SYS_preadv, SYS_preadv2, SYS_lseek};
+  SystemCall call = system_call(thread);
+  if (is_one_of(call.number, kReading)) return true;
   // Which argument is the descriptor that is written to.
-  const int target = number == SYS_sendfile ? 0 : number == SYS_splice || number == SYS_copy_file_range ? 2 : -1;
+  const int target = call.number == SYS_sendfile ? 0 : call.number == SYS_splice || call.number == SYS_copy_file_range ? 2 : -1;
   if (target < 0) return false;
   std::string argument;
-  for (int i = 0; i <= target; ++i) call >> argument;
+  for (int i = 0; i <= target; ++i) call.arguments >> argument;
   const auto fd = static_cast<int>(std::strtoul(argument.c_str(), nullptr, 16));
   // What the kernel knows of the descriptor; a stat(2) of it might ask us, who are about to answer.
-  std::ifstream info(process + "/fdinfo/" + std::to_string(fd));
+  std::ifstream info("/proc/" + std::to_string(thread) + "/fdinfo/" + std::to_string(fd));
   for (std::string key; info >> key;) {
     if (ino_t number_of_it = 0; key == "ino:" && info >> number_of_it) return number_of_it != file;
   }
   return false;
+}
+
+bool changes_owner(pid_t thread) {
+  static constexpr long kChanging[] = {
+#ifdef SYS_chown
+      SYS_chown, SYS_lchown,
+#endif
+      SYS_fchown, SYS_fchownat};
+  return is_one_of(system_call(thread).number, kChanging);
 }
 
 }  // namespace ecfs::daemon

@@ -76,5 +76,7 @@ auto as_caller(const Caller& caller, Call call) -> decltype(call()) {
 // copies from one descriptor to another, unless the other is the file. False where it cannot be known: of io_uring and io_submit(2), and
 // where the thread is another user's. proc_pid_syscall(5), proc_pid_fdinfo(5).
 bool only_reads(pid_t thread, ino_t file);
+// Likewise: in chown(2) or one of its kind?
+bool changes_owner(pid_t thread);
 
 }  // namespace ecfs::daemon

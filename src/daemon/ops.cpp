@@ -144,9 +144,11 @@ void on_setattr(fuse_req_t req, fuse_ino_t id, struct stat* attr, int to_set, fu
   if (to_set & FUSE_SET_ATTR_MTIME) c.mtime = attr->st_mtim;
   if (to_set & FUSE_SET_ATTR_ATIME_NOW) c.atime = timespec{0, UTIME_NOW};
   if (to_set & FUSE_SET_ATTR_MTIME_NOW) c.mtime = timespec{0, UTIME_NOW};
-  // A ctime alone is all that the kernel says of chown(path, -1, -1), and of what is no regular file not even that. (Else a ctime is the lower
-  // filesystem's to keep.)
-  if (to_set == (node(req, id)->type == S_IFREG ? FUSE_SET_ATTR_CTIME : 0)) c.uid = c.gid = kUnknown;
+  // A ctime alone is all that the kernel says of chown(path, -1, -1), and not even that of what is no regular file, or where it does not write
+  // back. (Else a ctime is the lower filesystem's to keep.) Of a regular file nothing at all also comes before a write that costs it set-id
+  // bits, by whoever may write, which then takes them away.
+  const bool regular = node(req, id)->type == S_IFREG;
+  if (to_set == FUSE_SET_ATTR_CTIME || (to_set == 0 && (!regular || changes_owner(fuse_req_ctx(req)->pid)))) c.uid = c.gid = kUnknown;
   c.kill_suidgid = Messages::kill_suidgid();
   c.caller = caller(req);
   reply(req, fs(req).change_attributes(node(req, id), c));
