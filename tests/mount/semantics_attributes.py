@@ -9,7 +9,7 @@ import struct
 import termios
 
 import common
-from common import equal, get, gives, need_program, need_root, outcome, put, run, true
+from common import equal, errno_name, get, gives, need_program, need_root, outcome, put, run, true
 
 LONG = 'l' * 255
 
@@ -336,6 +336,67 @@ def acls(env):
     equal('cp -a', run(['getfacl', '-c', '-p', m / 'copy/sub/new']).stdout, run(['getfacl', '-c', '-p', m / 'd/sub/new']).stdout)
 
 
+def acl_of_new_files(env):
+    """The default ACL is for what the program makes, not for the files that the format keeps beside it: those its owner's daemon must read."""
+    from identities import acl
+    user = env.user()
+    m = env.mount(user=user, options='acl')
+    long = 'n' * 250
+
+    def make():
+        os.mkdir(m / 'd')
+        os.setxattr(m / 'd', 'system.posix_acl_default', acl(0, 7, 0))
+        put(m / ('d/' + long))
+        os.symlink('t' * 3500, m / 'd/link')
+        os.mkdir(m / 'd/sub')
+
+    def seen():
+        return sorted(os.listdir(m / 'd')), len(os.readlink(m / 'd/link')), oct(os.stat(m / ('d/' + long)).st_mode & 0o777)
+    user.call(make)
+    want = (sorted([long, 'link', 'sub']), 3500, '0o60')
+    equal('at once', user.call(seen), want)
+    m.remount()
+    equal('after a remount', user.call(seen), want)
+    user.call(os.chmod, m / 'd/sub', 0o700)
+    user.call(put, m / 'd/sub/f')
+    equal('in a directory made there', user.call(os.listdir, m / 'd/sub'), ['f'])
+
+
+def shared_like_alone(env):
+    """What the kernel does not tell where it keeps nothing: the daemon of a shared mount finds it out."""
+    no_append = 0x20  # RWF_NOAPPEND
+    m = env.mount(options='shared,allow_other')
+    put(m / 'f', b'0123456789')
+    fd = os.open(m / 'f', os.O_WRONLY | os.O_APPEND)
+    os.pwritev(fd, [b'end'], 2)
+    try:
+        os.pwritev(fd, [b'AB'], 2, no_append)
+        equal('an append, and a write that is none', get(m / 'f'), b'01AB456789end')
+    except OSError as e:
+        equal('a kernel without RWF_NOAPPEND', errno_name(e), 'EOPNOTSUPP')
+    os.close(fd)
+    user = env.user()
+    os.chown(m / 'f', user.uid, user.gid)
+    os.chmod(m / 'f', 0o4755)
+    user.call(os.chown, m / 'f', -1, -1)
+    equal('chown of nobody by the owner', mode_of(m / 'f'), '0o755')
+    os.chown(m / 'f', 0, 0)
+    os.chmod(m / 'f', 0o4757)
+    gives('chown of nobody by another', 'EPERM', user.call, os.chown, m / 'f', -1, -1)
+    user.call(put, m / 'f', b'written')
+    equal('another may write, and the bit goes', (get(m / 'f'), mode_of(m / 'f')), (b'written', '0o757'))
+    # Of a descriptor that only names a file nobody tells the daemon.
+    os.symlink('target', m / 'l')
+    os.link(m / 'f', m / 'g')
+    held = [os.open(m / name, os.O_PATH | os.O_NOFOLLOW) for name in ('f', 'l')]
+    os.unlink(m / 'l')
+    for name, links in (('f', 1), ('g', 0)):
+        os.unlink(m / name)
+        equal('without ' + name, [(st.st_nlink, st.st_size) for st in map(os.fstat, held)], [(links, 7), (0, 6)])
+    for fd in held:
+        os.close(fd)
+
+
 def acls_off(env):
     need_program('setfacl')
     m = env.mount()
@@ -428,5 +489,5 @@ def options(env):
 
 
 if __name__ == '__main__':
-    common.main([times, modes_and_owners, set_id_bits, xattrs, xattrs_big, xattrs_unreadable, no_xattr, acls, acls_off, filesystem_numbers,
-                 ioctls, access_times, read_only, options])
+    common.main([times, modes_and_owners, set_id_bits, xattrs, xattrs_big, xattrs_unreadable, no_xattr, acls, acl_of_new_files, shared_like_alone, acls_off,
+                 filesystem_numbers, ioctls, access_times, read_only, options])

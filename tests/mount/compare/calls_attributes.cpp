@@ -45,8 +45,6 @@ Outcome chown_it(Side& s, const Call& c) {
 void fill_chown(Generator& g, Call& c) {
   c.off = g.uid();
   c.len = g.gid();
-  // Difference: chown-nothing.
-  if (c.off == static_cast<uid_t>(-1) && c.len == static_cast<gid_t>(-1)) c.len = g_settings.actors[c.actor].groups[0];
 }
 
 timespec chosen_time(unsigned how, std::uint64_t n) {

@@ -205,7 +205,11 @@ Outcome seek_data(Side& s, const Call& c) {
   const int flags = ::fcntl(fd, F_GETFL);
   if ((flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY || (flags & O_ACCMODE) == O_ACCMODE) return done(0, "none");
   if (c.off >= static_cast<std::uint64_t>(st.st_size)) return done(::lseek(fd, static_cast<off_t>(c.off), c.flags & 1 ? SEEK_DATA : SEEK_HOLE));
-  return done(0, seeks_agree(fd, st.st_size) ? "agree" : "DISAGREE");
+  // Difference: storage. Where the last of these leads to would be the descriptor's offset.
+  const off_t before = ::lseek(fd, 0, SEEK_CUR);
+  const bool agree = seeks_agree(fd, st.st_size);
+  if (::lseek(fd, before, SEEK_SET) != before) return done(-1);
+  return done(0, agree ? "agree" : "DISAGREE");
 }
 Outcome seek_it(Side& s, const Call& c) {
   struct stat st;

@@ -12,7 +12,6 @@ const std::vector<Difference> kDifferences = {
     {"mapped-mtime", "when writing to a shared mapping moves the file's mtime"},
     {"xattr-room", "how long names and values of user xattrs may be"},
     {"set-id-write-back", "whether set-id bits survive writing back a mapping"},
-    {"chown-nothing", "chown(-1, -1), which clears set-id bits and changes nothing else"},
     {"no-such-call", "fallocate's collapse and insert range, file handles and ioctls"},
 };
 

@@ -54,8 +54,10 @@ void walk(const Side& side, int dir, const std::string& prefix, std::map<std::st
     return;
   }
   std::vector<std::string> names;
+  errno = 0;
   while (const dirent* e = ::readdir(d))
     if (std::strcmp(e->d_name, ".") != 0 && std::strcmp(e->d_name, "..") != 0) names.emplace_back(e->d_name);
+  if (errno != 0) out[prefix + "?"].text = "unlistable " + std::to_string(errno);
   ::closedir(d);
   for (const auto& n : names) {
     struct stat st;
@@ -90,6 +92,13 @@ std::map<std::string, Entry> tree(const Side& side) {
 std::string tree_difference(const Side& plain, const Side& mount) {
   const auto p = tree(plain), m = tree(mount);
   for (const auto& [path, x] : p) {
+    // What cannot be read here is "?", and tells more than all that is missing for it.
+    const std::string above = path.substr(0, path.rfind('/') + 1);
+    const auto unread = m.find(above + "?");
+    if (unread != m.end() && !p.count(unread->first)) {
+      const auto dir = p.find(above.empty() ? "." : above.substr(0, above.size() - 1));
+      return "'" + unread->first + "' in the mount: " + unread->second.text + "; plain: " + (dir == p.end() ? "" : dir->second.text);
+    }
     const auto it = m.find(path);
     if (it == m.end()) return "'" + path + "' is missing in the mount; plain: " + x.text;
     const Entry& y = it->second;
