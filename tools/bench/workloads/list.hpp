@@ -8,8 +8,16 @@
 
 namespace ecfs::bench {
 
-std::vector<Workload> fsmark_workloads();
+std::vector<Workload> bonnie_workloads();
+std::vector<Workload> compile_workloads();
+std::vector<Workload> dbench_workloads();
 std::vector<Workload> dd_workloads();
+std::vector<Workload> desktop_workloads();
+std::vector<Workload> development_workloads();
+std::vector<Workload> fileserver_workloads();
+std::vector<Workload> fsmark_workloads();
+std::vector<Workload> hdparm_workloads();
+std::vector<Workload> iozone_workloads();
 std::vector<Workload> postmark_workloads();
 
 }  // namespace ecfs::bench
