@@ -15,15 +15,17 @@ namespace {
 constexpr std::uint64_t kRounds = 129;
 // How often in one of these rounds. Its locks (2) are left out.
 enum Operation { read_some, write_some, stat_there, stat_missing, find, open_there, create, close_one, unlink_one, space, file_info, times, flush, rename_one };
-constexpr std::array<unsigned, 14> kCounts{963, 306, 418, 352, 215, 298, 124, 422, 124, 102, 98, 50, 43, 26};
+constexpr std::array<unsigned, 14> kCounts{963, 249, 418, 352, 215, 298, 124, 422, 124, 102, 98, 50, 43, 26};
 // The directories of the programs, by how many of the opened files are in each.
 constexpr std::array<const char*, 10> kDirectories{"PARADOX", "PM", "PWRPNT", "WORDPRO", "COREL", "EXCEL", "WORD", "SEED", "ACCESS", "TEMP"};
 constexpr std::array<unsigned, 10> kDirectoryShares{262, 166, 88, 62, 59, 52, 45, 27, 19, 10};
 constexpr std::array<std::size_t, 6> kReadSizes{4096, 61440, 2048, 8192, 16384, 512};
 constexpr std::array<unsigned, 6> kReadShares{832, 166, 46, 46, 19, 12};
-// One byte: a client sets a file's size by writing its last one.
-constexpr std::array<std::size_t, 7> kWriteSizes{65536, 4096, 1, 2048, 8192, 510, 1500};
-constexpr std::array<unsigned, 7> kWriteShares{127, 99, 74, 17, 12, 4, 62};
+constexpr std::array<std::size_t, 6> kWriteSizes{65536, 4096, 2048, 8192, 510, 1500};
+constexpr std::array<unsigned, 6> kWriteShares{127, 99, 17, 12, 4, 62};
+// 57 more are of one byte: a client makes room in a new file by writing its last one.
+constexpr unsigned kRoomPercent = 46;
+constexpr std::uint64_t kRoom = 65535;
 constexpr std::size_t kLargest = 65536, kFillers = 20, kPool = 60, kMostOpen = 14;
 constexpr std::uint64_t kFillerSize = 1 << 20, kLargestFile = 1 << 20, kFirstSize = 128 << 10;
 
@@ -55,7 +57,7 @@ class Client {
   struct Open {
     File file;
     std::string name;
-    std::uint64_t at = 0;
+    std::uint64_t size, at = 0;
   };
 
   std::string any_directory() { return kDirectories[random_.pick(kDirectoryShares)]; }
@@ -74,8 +76,8 @@ class Client {
 
   void open(const std::string& name, int flags) {
     if (open_.size() == kMostOpen) close();
-    open_.push_back({calls_.open(name, flags, 0600), name});
-    open_.back().file.stat();
+    open_.push_back({calls_.open(name, flags, 0600), name, 0});
+    open_.back().size = static_cast<std::uint64_t>(open_.back().file.stat().st_size);
   }
 
   void close() {
@@ -111,24 +113,27 @@ class Client {
     for (std::size_t i = 0; i < std::min<std::size_t>(11, found.size()); ++i) calls_.stat(directory + "/" + found[i]);
   }
 
+  // From where the file was left, or from its beginning; most files have what is asked for.
   void read() {
-    Open& o = any_open();
     const std::size_t n = kReadSizes[random_.pick(kReadShares)];
-    const std::size_t got = o.file.pread(std::span(buffer_).first(n), o.at);
-    moved_ += got;
-    o.at = got < n ? 0 : o.at + n;
+    Open* o = &any_open();
+    for (int tries = 0; tries < 8 && o->size < n; ++tries) o = &any_open();
+    if (o->at + n > o->size) o->at = 0;
+    moved_ += o->file.pread(std::span(buffer_).first(n), o->at);
+    o->at += n;
   }
 
   void write() {
     Open& o = any_open();
     const std::size_t n = kWriteSizes[random_.pick(kWriteShares)];
-    if (n == 1) {
-      o.file.pwrite(std::span(buffer_).first(1), 65534);
-    } else {
-      if (o.at + n > kLargestFile) o.at = 0;
-      o.file.pwrite(std::span(buffer_).first(n), o.at);
-      o.at += n;
-    }
+    if (o.at + n > kLargestFile) o.at = 0;
+    write_at(o, n, o.at);
+    o.at += n;
+  }
+
+  void write_at(Open& o, std::size_t n, std::uint64_t at) {
+    o.file.pwrite(std::span(buffer_).first(n), at);
+    o.size = std::max(o.size, at + n);
     moved_ += n;
   }
 
@@ -163,7 +168,9 @@ class Client {
       case create:
         names_.push_back(new_name());
         calls_.exists(names_.back());
-        return open(names_.back(), O_RDWR | O_CREAT);
+        open(names_.back(), O_RDWR | O_CREAT);
+        if (random_.chance(kRoomPercent)) write_at(open_.back(), 1, kRoom - 1);
+        return;
       case close_one: return close();
       case unlink_one: return unlink();
       case space: return ask_for_space();
