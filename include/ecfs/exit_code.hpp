@@ -6,14 +6,14 @@ namespace ecfs {
 
 enum class Exit : int {
   ok = 0,
-  failure = 1,          // anything without a number of its own
+  failure = 1,          // anything without a number of its own; of `ecfs check`: there were faults, all are repaired
   usage = 2,            // wrong command line or mount option
   passphrase = 3,       // wrong passphrase, or none to be had
-  check_mended = 4,     // reserved for `ecfs check`
+  check_left = 4,       // ecfs check: damage, or faults that are not repaired
   no_volume = 5,        // there is no volume in the lower directory
   volume_exists = 6,    // there is one already
   damaged_volume = 7,   // the volume file is damaged
-  check_damaged = 8,    // reserved for `ecfs check`
+  not_checked = 8,      // ecfs check: could not check, or not to the end
   unsupported = 9,      // the volume needs another version of ecfs
   mount_point = 10,     // the mount point cannot be used
   mounted = 11,         // something of ours is mounted there already

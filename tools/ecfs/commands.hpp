@@ -14,6 +14,7 @@ namespace ecfs {
 using Args = std::vector<std::string>;
 using Command = Outcome<void> (*)(const std::string& name, Args args);
 
+Outcome<void> command_check(const std::string& name, Args args);
 Outcome<void> command_info(const std::string& name, Args args);
 Outcome<void> command_init(const std::string& name, Args args);
 Outcome<void> command_key(const std::string& name, Args args);

@@ -30,6 +30,7 @@ constexpr Entry kCommands[] = {
     {"umount", command_umount, "unmount (also as ecfs-umount)"},
     {"status", command_status, "what a mount is and what its daemon has done"},
     {"info", command_info, "what a volume is; needs no passphrase"},
+    {"check", command_check, "look for damage in a volume"},
     {"key", command_key, "change the passphrase: key passwd"},
     {"name", command_name, "the lower path of a path in a mount, and back"},
 };
@@ -161,6 +162,7 @@ int main(int argc, char** argv) {
     outcome = ecfs::Failure{ecfs::Exit::failure, "", "out of memory", ""};
   }
   if (outcome) return 0;
-  ecfs::print_failure(outcome.failure());
+  // Without a reason it was told already.
+  if (!outcome.failure().why.empty()) ecfs::print_failure(outcome.failure());
   return static_cast<int>(outcome.failure().exit);
 }
