@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
@@ -155,8 +156,14 @@ void run_dbench(Job& job) {
   job.measure_values([&] { return parse_dbench(job.run({find_program("dbench"), "-t", seconds, "-D", ".", "1"}).text); });
 }
 
+// The number of files wanders by about the root of the transactions, and postmark gives up when none is left.
+std::uint64_t postmark_files(double scale) {
+  const auto transactions = static_cast<double>(scaled(scale, 25000));
+  return std::max(scaled(scale, 500), static_cast<std::uint64_t>(4 * std::sqrt(transactions)));
+}
+
 void run_postmark(Job& job) {
-  const std::string commands = "set location " + job.path("mail") + "\nset number " + std::to_string(job.scaled(500, 2)) + "\nset transactions " +
+  const std::string commands = "set location " + job.path("mail") + "\nset number " + std::to_string(postmark_files(job.scale())) + "\nset transactions " +
                                std::to_string(job.scaled(25000)) + "\nset size 5120 524288\nset seed 42\nrun\nquit\n";
   job.calls().mkdir("mail");
   File file = job.calls().create("commands");
@@ -213,9 +220,9 @@ const std::vector<Workload>& external_workloads() {
        .unavailable = needs("dbench")},
       {.name = "external-postmark",
        .after = "PostMark",
-       .what = "postmark itself: 25,000 transactions over 500 files of 5 to 512 KiB; it counts whole seconds",
+       .what = "postmark itself: 25,000 transactions over 500 files of 5 to 512 KiB (more for few transactions, or it would run out of them); it counts whole seconds",
        .figures = {figure("external-postmark", "TPS", Group::small_files)},
-       .bytes = [](double scale) { return scaled(scale, 500, 2) << 20; },
+       .bytes = [](double scale) { return postmark_files(scale) << 20; },
        .run = run_postmark,
        .unavailable = needs("postmark")},
       {.name = "external-bonnie",

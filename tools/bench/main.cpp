@@ -5,14 +5,22 @@
 #include <exception>
 #include <filesystem>
 
+#include "external.hpp"
 #include "interrupt.hpp"
 #include "workload.hpp"
 
 namespace ecfs::bench {
 namespace {
 
-void list_workloads() {
-  for (const Workload& w : all_workloads()) {
+// In the order of the reports; those of other programs at the end, and only when they are wanted.
+std::vector<Workload> choose_workloads(bool external) {
+  auto list = all_workloads();
+  if (external) list.insert(list.end(), external_workloads().begin(), external_workloads().end());
+  return list;
+}
+
+void list_workloads(const std::vector<Workload>& workloads) {
+  for (const Workload& w : workloads) {
     std::printf("%s%s%s\n", w.name.c_str(), w.after.empty() ? "" : ", after ", w.after.c_str());
     std::printf("    %s\n", w.what.c_str());
     for (const Figure& f : w.figures)
@@ -45,25 +53,32 @@ void run_here(const Workload& w, double scale, std::uint64_t seed, unsigned repe
 
 int run(int argc, char** argv) {
   CLI::App app("Measures what encryption costs, here, for the work that you do.", "ecfs-bench");
-  bool list = false;
+  bool list = false, external = false;
   double scale = 0.1;
   std::uint64_t seed = 1;
   unsigned repeats = 3;
   std::vector<std::string> names;
   app.set_version_flag("--version", "ecfs-bench " ECFS_VERSION);
   app.add_flag("--list", list, "List the workloads");
+  app.add_flag("--external", external, "Also fio, fs_mark, dbench, postmark and bonnie++ themselves, where they are installed");
   app.add_option("--workloads", names, "Only these")->delimiter(',');
   app.add_option("--scale", scale, "Size factor")->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "Seed of everything random");
   app.add_option("--repeat", repeats, "How often each workload runs")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   if (list) {
-    list_workloads();
+    list_workloads(choose_workloads(external));
     return 0;
   }
   catch_interrupts();
-  for (const Workload& w : all_workloads())
-    if (names.empty() || std::ranges::find(names, w.name) != names.end()) run_here(w, scale, seed, repeats);
+  for (const Workload& w : choose_workloads(external)) {
+    if (!names.empty() && std::ranges::find(names, w.name) == names.end()) continue;
+    if (const std::string why = w.unavailable ? w.unavailable() : ""; !why.empty()) {
+      std::printf("%s is left out: %s\n", w.name.c_str(), why.c_str());
+      continue;
+    }
+    run_here(w, scale, seed, repeats);
+  }
   return 0;
 }
 
