@@ -23,15 +23,12 @@
 namespace ecfs::lower {
 namespace {
 
-std::unique_ptr<Hook> g_hook_owner;
-std::atomic<const Hook*> g_hook{nullptr};
-
-Verdict ask(Op op, int fd, const char* name = nullptr, std::uint64_t offset = 0, std::size_t length = 0) {
-  const Hook* hook = g_hook.load(std::memory_order_acquire);
-  if (!hook) [[likely]]
-    return {};
-  return (*hook)({op, fd, name, offset, length});
-}
+struct Hooks {
+  Hook before;
+  Observer after;
+};
+std::unique_ptr<const Hooks> g_hooks_owner;
+std::atomic<const Hooks*> g_hooks{nullptr};
 
 // Runs `call` (which returns -1 and sets errno) until a signal does not cut it; -1 with errno set on failure.
 template <class F>
@@ -42,10 +39,33 @@ auto retry(F call) {
   }
 }
 
+constexpr std::size_t kNoLimit = static_cast<std::size_t>(-1);
+
+// Makes a system call (`make` gets the most bytes to move, and returns -1 with errno on failure) and, where tests listen, tells them before and after.
 template <class F>
-Result<void> simple(Op op, int fd, const char* name, F call) {
-  if (const Verdict v = ask(op, fd, name); v.error) return errno_code(v.error);
-  if (retry(call) == -1) return last_errno();
+auto hooked(const Call& call, F make) -> decltype(make(kNoLimit)) {
+  const Hooks* hooks = g_hooks.load(std::memory_order_acquire);
+  if (!hooks) [[likely]]
+    return retry([&] { return make(kNoLimit); });
+  const Verdict v = hooks->before ? hooks->before(call) : Verdict{};
+  decltype(make(kNoLimit)) r = -1;
+  if (v.error)
+    errno = v.error;
+  else
+    r = retry([&] { return make(std::max<std::size_t>(v.limit, 1)); });
+  if (hooks->after) {
+    const int error = r == -1 ? errno : 0;
+    hooks->after(call, {error, static_cast<std::int64_t>(r)});
+    errno = error;
+  }
+  return r;
+}
+
+std::span<const std::uint8_t> bytes_of(std::string_view text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
+
+template <class F>
+Result<void> simple(const Call& call, F make) {
+  if (hooked(call, [&](std::size_t) { return make(); }) == -1) return last_errno();
   return {};
 }
 
@@ -57,9 +77,11 @@ struct ProcPath {
   }
 };
 
-Result<Stat> ask_now(int dir, const char* name, int flags) {
+Result<Stat> ask_now(const Call& call, const char* name, int flags) {
   struct statx x;
-  if (::statx(dir, name, flags | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS | STATX_BTIME, &x) < 0) return last_errno();
+  const auto asked = simple(
+      call, [&] { return ::statx(call.fd, name, flags | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS | STATX_BTIME, &x); });
+  if (!asked) return asked.error();
   Stat st;
   static_cast<struct ::stat&>(st) = {};
   st.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor);
@@ -81,15 +103,15 @@ Result<Stat> ask_now(int dir, const char* name, int flags) {
 
 }  // namespace
 
-void set_hook(Hook hook) {
-  g_hook.store(nullptr, std::memory_order_release);
-  g_hook_owner = hook ? std::make_unique<Hook>(std::move(hook)) : nullptr;
-  g_hook.store(g_hook_owner.get(), std::memory_order_release);
+void set_hook(Hook hook, Observer observer) {
+  g_hooks.store(nullptr, std::memory_order_release);
+  g_hooks_owner = hook || observer ? std::make_unique<const Hooks>(std::move(hook), std::move(observer)) : nullptr;
+  g_hooks.store(g_hooks_owner.get(), std::memory_order_release);
 }
 
 Result<UniqueFd> open_at(int dir, const char* name, int flags, mode_t mode) {
-  if (const Verdict v = ask(Op::open, dir, name); v.error) return errno_code(v.error);
-  const int fd = retry([&] { return ::openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, mode); });
+  const int fd = hooked({.op = Op::open, .fd = dir, .name = name, .offset = 0, .length = 0, .flags = flags, .mode = mode},
+                        [&](std::size_t) { return ::openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, mode); });
   if (fd < 0) return last_errno();
   return UniqueFd(fd);
 }
@@ -101,9 +123,9 @@ Result<UniqueFd> open_path(const std::string& path, int flags) {
 }
 
 Result<UniqueFd> reopen(int fd, int flags) {
-  if (const Verdict v = ask(Op::open, fd); v.error) return errno_code(v.error);
   const ProcPath path(fd);
-  const int n = retry([&] { return ::open(path.text, flags | O_CLOEXEC); });
+  const int n = hooked({.op = Op::open, .fd = fd, .name = nullptr, .offset = 0, .length = 0, .flags = flags},
+                       [&](std::size_t) { return ::open(path.text, flags | O_CLOEXEC); });
   if (n < 0) return last_errno();
   return UniqueFd(n);
 }
@@ -117,11 +139,11 @@ Result<UniqueFd> dup_fd(int fd) {
 Result<std::size_t> pread(int fd, std::span<std::uint8_t> out, std::uint64_t off) {
   std::size_t done = 0;
   while (done < out.size()) {
-    const Verdict v = ask(Op::pread, fd, nullptr, off + done, out.size() - done);
-    if (v.error == EINTR) continue;
-    if (v.error) return errno_code(v.error);
-    const std::size_t want = std::min(out.size() - done, std::max<std::size_t>(v.limit, 1));
-    const ssize_t n = retry([&] { return ::pread(fd, out.data() + done, want, static_cast<off_t>(off + done)); });
+    const std::size_t left = out.size() - done;
+    const ssize_t n = hooked({Op::pread, fd, nullptr, off + done, left}, [&](std::size_t most) {
+      return ::pread(fd, out.data() + done, std::min(left, most), static_cast<off_t>(off + done));
+    });
+    if (n < 0 && errno == EINTR) continue;
     if (n < 0) return last_errno();
     if (n == 0) break;
     done += static_cast<std::size_t>(n);
@@ -132,14 +154,12 @@ Result<std::size_t> pread(int fd, std::span<std::uint8_t> out, std::uint64_t off
 Written pwrite(int fd, std::span<const std::uint8_t> in, std::uint64_t off) {
   Written w;
   while (w.bytes < in.size()) {
-    const Verdict v = ask(Op::pwrite, fd, nullptr, off + w.bytes, in.size() - w.bytes);
-    if (v.error == EINTR) continue;
-    if (v.error) {
-      w.error = errno_code(v.error);
-      return w;
-    }
-    const std::size_t want = std::min(in.size() - w.bytes, std::max<std::size_t>(v.limit, 1));
-    const ssize_t n = retry([&] { return ::pwrite(fd, in.data() + w.bytes, want, static_cast<off_t>(off + w.bytes)); });
+    const auto left = in.subspan(w.bytes);
+    const ssize_t n = hooked({.op = Op::pwrite, .fd = fd, .name = nullptr, .offset = off + w.bytes, .length = left.size(), .data = left},
+                             [&](std::size_t most) {
+                               return ::pwrite(fd, left.data(), std::min(left.size(), most), static_cast<off_t>(off + w.bytes));
+                             });
+    if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       w.error = n < 0 ? last_errno() : errno_code(EIO);
       return w;
@@ -150,27 +170,26 @@ Written pwrite(int fd, std::span<const std::uint8_t> in, std::uint64_t off) {
 }
 
 Result<void> ftruncate(int fd, std::uint64_t size) {
-  if (const Verdict v = ask(Op::ftruncate, fd, nullptr, size); v.error) return errno_code(v.error);
-  if (retry([&] { return ::ftruncate(fd, static_cast<off_t>(size)); }) == -1) return last_errno();
-  return {};
+  return simple({Op::ftruncate, fd, nullptr, size, 0}, [&] { return ::ftruncate(fd, static_cast<off_t>(size)); });
 }
 
 Result<void> fallocate(int fd, int mode, std::uint64_t off, std::uint64_t len) {
-  if (const Verdict v = ask(Op::fallocate, fd, nullptr, off, len); v.error) return errno_code(v.error);
-  if (retry([&] { return ::fallocate(fd, mode, static_cast<off_t>(off), static_cast<off_t>(len)); }) == -1)
-    return last_errno();
-  return {};
+  return simple({.op = Op::fallocate, .fd = fd, .name = nullptr, .offset = off, .length = len, .flags = mode},
+                [&] { return ::fallocate(fd, mode, static_cast<off_t>(off), static_cast<off_t>(len)); });
 }
 
 Result<std::uint64_t> seek(int fd, std::uint64_t off, int whence) {
-  if (const Verdict v = ask(Op::seek, fd, nullptr, off); v.error) return errno_code(v.error);
-  const off_t r = ::lseek(fd, static_cast<off_t>(off), whence);
+  const off_t r = hooked({Op::seek, fd, nullptr, off, 0}, [&](std::size_t) { return ::lseek(fd, static_cast<off_t>(off), whence); });
   if (r < 0) return last_errno();
   return static_cast<std::uint64_t>(r);
 }
 
 Result<void> fsync(int fd, bool data_only) {
-  return simple(Op::fsync, fd, nullptr, [&] { return data_only ? ::fdatasync(fd) : ::fsync(fd); });
+  return simple({.op = Op::fsync, .fd = fd, .name = nullptr, .offset = 0, .length = 0, .flags = data_only ? 1 : 0}, [&] { return data_only ? ::fdatasync(fd) : ::fsync(fd); });
+}
+
+Result<void> syncfs(int fd) {
+  return simple({Op::syncfs, fd, nullptr, 0, 0}, [&] { return ::syncfs(fd); });
 }
 
 void will_need(int fd, std::uint64_t off, std::uint64_t len) noexcept {
@@ -183,70 +202,69 @@ bool set_noatime(int fd, bool on) noexcept {
 }
 
 Result<struct stat> stat_fd(int fd) {
-  if (const Verdict v = ask(Op::stat, fd); v.error) return errno_code(v.error);
   struct stat st;
-  if (::fstat(fd, &st) < 0) return last_errno();
+  if (const auto r = simple({Op::stat, fd, nullptr, 0, 0}, [&] { return ::fstat(fd, &st); }); !r) return r.error();
   return st;
 }
 
 Result<struct stat> stat_at(int dir, const char* name) {
-  if (const Verdict v = ask(Op::stat, dir, name); v.error) return errno_code(v.error);
   struct stat st;
-  if (::fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) return last_errno();
+  if (const auto r = simple({Op::stat, dir, name, 0, 0}, [&] { return ::fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW); }); !r) return r.error();
   return st;
 }
 
 Result<Stat> stat_now(int fd) {
-  if (const Verdict v = ask(Op::stat, fd); v.error) return errno_code(v.error);
-  return ask_now(fd, "", AT_EMPTY_PATH);
+  return ask_now({Op::stat, fd, nullptr, 0, 0}, "", AT_EMPTY_PATH);
 }
 
 Result<Stat> stat_now_at(int dir, const char* name) {
-  if (const Verdict v = ask(Op::stat, dir, name); v.error) return errno_code(v.error);
-  return ask_now(dir, name, AT_SYMLINK_NOFOLLOW);
+  return ask_now({Op::stat, dir, name, 0, 0}, name, AT_SYMLINK_NOFOLLOW);
 }
 
 Result<struct statvfs> statvfs(int fd) {
-  if (const Verdict v = ask(Op::statvfs, fd); v.error) return errno_code(v.error);
   struct statvfs st;
-  if (retry([&] { return ::fstatvfs(fd, &st); }) < 0) return last_errno();
+  if (const auto r = simple({Op::statvfs, fd, nullptr, 0, 0}, [&] { return ::fstatvfs(fd, &st); }); !r) return r.error();
   return st;
 }
 
 Result<void> mkdir_at(int dir, const char* name, mode_t mode) {
-  return simple(Op::mkdir, dir, name, [&] { return ::mkdirat(dir, name, mode); });
+  return simple({.op = Op::mkdir, .fd = dir, .name = name, .offset = 0, .length = 0, .mode = mode}, [&] { return ::mkdirat(dir, name, mode); });
 }
 
 Result<void> mknod_at(int dir, const char* name, mode_t mode, dev_t rdev) {
-  return simple(Op::mknod, dir, name, [&] { return ::mknodat(dir, name, mode, rdev); });
+  return simple({.op = Op::mknod, .fd = dir, .name = name, .offset = 0, .length = 0, .mode = mode, .rdev = rdev},
+                [&] { return ::mknodat(dir, name, mode, rdev); });
 }
 
 Result<void> symlink_at(const char* target, int dir, const char* name) {
-  return simple(Op::symlink, dir, name, [&] { return ::symlinkat(target, dir, name); });
+  return simple({.op = Op::symlink, .fd = dir, .name = name, .offset = 0, .length = 0, .data = bytes_of(target)},
+                [&] { return ::symlinkat(target, dir, name); });
 }
 
 Result<void> link_at(int from_dir, const char* from, int to_dir, const char* to) {
-  return simple(Op::link, to_dir, to, [&] { return ::linkat(from_dir, from, to_dir, to, 0); });
+  return simple({.op = Op::link, .fd = to_dir, .name = to, .offset = 0, .length = 0, .fd2 = from_dir, .name2 = from},
+                [&] { return ::linkat(from_dir, from, to_dir, to, 0); });
 }
 
 Result<void> link_fd(int fd, int to_dir, const char* to) {
   const ProcPath path(fd);
-  return simple(Op::link, to_dir, to, [&] { return ::linkat(AT_FDCWD, path.text, to_dir, to, AT_SYMLINK_FOLLOW); });
+  return simple({.op = Op::link, .fd = to_dir, .name = to, .offset = 0, .length = 0, .fd2 = fd},
+                [&] { return ::linkat(AT_FDCWD, path.text, to_dir, to, AT_SYMLINK_FOLLOW); });
 }
 
 Result<void> unlink_at(int dir, const char* name, bool directory) {
-  return simple(Op::unlink, dir, name, [&] { return ::unlinkat(dir, name, directory ? AT_REMOVEDIR : 0); });
+  const int flags = directory ? AT_REMOVEDIR : 0;
+  return simple({.op = Op::unlink, .fd = dir, .name = name, .offset = 0, .length = 0, .flags = flags}, [&] { return ::unlinkat(dir, name, flags); });
 }
 
 Result<void> rename_at(int from_dir, const char* from, int to_dir, const char* to, unsigned flags) {
-  return simple(Op::rename, to_dir, to,
+  return simple({.op = Op::rename, .fd = to_dir, .name = to, .offset = 0, .length = 0, .flags = static_cast<int>(flags), .fd2 = from_dir, .name2 = from},
                 [&] { return static_cast<int>(::renameat2(from_dir, from, to_dir, to, flags)); });
 }
 
 Result<std::string> readlink_at(int dir, const char* name) {
-  if (const Verdict v = ask(Op::readlink, dir, name); v.error) return errno_code(v.error);
   char text[PATH_MAX];
-  const ssize_t n = ::readlinkat(dir, name, text, sizeof text);
+  const ssize_t n = hooked({Op::readlink, dir, name, 0, 0}, [&](std::size_t) { return ::readlinkat(dir, name, text, sizeof text); });
   if (n < 0) return last_errno();
   return std::string(text, static_cast<std::size_t>(n));
 }
@@ -254,7 +272,7 @@ Result<std::string> readlink_at(int dir, const char* name) {
 Result<void> chmod_at(int dir, const char* name, mode_t mode) {
   static std::atomic<bool> have_fchmodat2{true};
   if (have_fchmodat2.load(std::memory_order_relaxed)) {
-    const auto r = simple(Op::chmod, dir, name, [&] {
+    const auto r = simple({.op = Op::chmod, .fd = dir, .name = name, .offset = 0, .length = 0, .mode = mode}, [&] {
       return static_cast<int>(::syscall(SYS_fchmodat2, dir, name, mode, AT_SYMLINK_NOFOLLOW));
     });
     if (r || !is_errno(r.error(), ENOSYS)) return r;
@@ -266,34 +284,36 @@ Result<void> chmod_at(int dir, const char* name, mode_t mode) {
 }
 
 Result<void> chown_at(int dir, const char* name, uid_t uid, gid_t gid) {
-  return simple(Op::chown, dir, name, [&] { return ::fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW); });
+  return simple({.op = Op::chown, .fd = dir, .name = name, .offset = 0, .length = 0, .uid = uid, .gid = gid},
+                [&] { return ::fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW); });
 }
 
 Result<void> utimens_at(int dir, const char* name, const timespec times[2]) {
-  return simple(Op::utimens, dir, name, [&] { return ::utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW); });
+  return simple({Op::utimens, dir, name, 0, 0}, [&] { return ::utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW); });
 }
 
 Result<void> chmod_fd(int fd, mode_t mode) {
   const ProcPath path(fd);
-  return simple(Op::chmod, fd, nullptr, [&] { return ::chmod(path.text, mode); });
+  return simple({.op = Op::chmod, .fd = fd, .name = nullptr, .offset = 0, .length = 0, .mode = mode}, [&] { return ::chmod(path.text, mode); });
 }
 
 Result<void> chown_fd(int fd, uid_t uid, gid_t gid) {
-  return simple(Op::chown, fd, nullptr, [&] { return ::fchownat(fd, "", uid, gid, AT_EMPTY_PATH); });
+  return simple({.op = Op::chown, .fd = fd, .name = nullptr, .offset = 0, .length = 0, .uid = uid, .gid = gid},
+                [&] { return ::fchownat(fd, "", uid, gid, AT_EMPTY_PATH); });
 }
 
 Result<void> utimens_fd(int fd, const timespec times[2]) {
   const ProcPath path(fd);
-  return simple(Op::utimens, fd, nullptr, [&] { return ::utimensat(AT_FDCWD, path.text, times, 0); });
+  return simple({Op::utimens, fd, nullptr, 0, 0}, [&] { return ::utimensat(AT_FDCWD, path.text, times, 0); });
 }
 
 Result<std::string> getxattr(int fd, const char* name, const char* attr) {
-  if (const Verdict v = ask(Op::getxattr, fd, attr); v.error) return errno_code(v.error);
   const ProcPath path(fd, name);
   const auto call = name ? ::lgetxattr : ::getxattr;
   std::string value(256, '\0');
   for (;;) {
-    const ssize_t n = call(path.text, attr, value.data(), value.size());
+    const ssize_t n = hooked({.op = Op::getxattr, .fd = fd, .name = attr, .offset = 0, .length = 0, .name2 = name},
+                             [&](std::size_t) { return call(path.text, attr, value.data(), value.size()); });
     if (n >= 0) {
       value.resize(static_cast<std::size_t>(n));
       return value;
@@ -308,16 +328,16 @@ Result<std::string> getxattr(int fd, const char* name, const char* attr) {
 Result<void> setxattr(int fd, const char* name, const char* attr, std::string_view value, int flags) {
   const ProcPath path(fd, name);
   const auto call = name ? ::lsetxattr : ::setxattr;
-  return simple(Op::setxattr, fd, attr, [&] { return call(path.text, attr, value.data(), value.size(), flags); });
+  return simple({.op = Op::setxattr, .fd = fd, .name = attr, .offset = 0, .length = 0, .data = bytes_of(value), .flags = flags, .name2 = name},
+                [&] { return call(path.text, attr, value.data(), value.size(), flags); });
 }
 
 Result<std::vector<std::string>> listxattr(int fd, const char* name) {
-  if (const Verdict v = ask(Op::listxattr, fd, name); v.error) return errno_code(v.error);
   const ProcPath path(fd, name);
   const auto call = name ? ::llistxattr : ::listxattr;
   std::string text(1024, '\0');
   for (;;) {
-    const ssize_t n = call(path.text, text.data(), text.size());
+    const ssize_t n = hooked({Op::listxattr, fd, name, 0, 0}, [&](std::size_t) { return call(path.text, text.data(), text.size()); });
     if (n >= 0) {
       text.resize(static_cast<std::size_t>(n));
       break;
@@ -338,15 +358,14 @@ Result<std::vector<std::string>> listxattr(int fd, const char* name) {
 Result<void> removexattr(int fd, const char* name, const char* attr) {
   const ProcPath path(fd, name);
   const auto call = name ? ::lremovexattr : ::removexattr;
-  return simple(Op::removexattr, fd, attr, [&] { return call(path.text, attr); });
+  return simple({.op = Op::removexattr, .fd = fd, .name = attr, .offset = 0, .length = 0, .name2 = name}, [&] { return call(path.text, attr); });
 }
 
 Result<void> read_dir(int fd, std::uint64_t off, const std::function<bool(const Dirent&)>& each) {
   if (::lseek(fd, static_cast<off_t>(off), SEEK_SET) < 0) return last_errno();
   alignas(dirent64) char buffer[32768];
   for (;;) {
-    if (const Verdict v = ask(Op::getdents, fd); v.error) return errno_code(v.error);
-    const ssize_t n = retry([&] { return ::getdents64(fd, buffer, sizeof buffer); });
+    const ssize_t n = hooked({Op::getdents, fd, nullptr, 0, 0}, [&](std::size_t) { return ::getdents64(fd, buffer, sizeof buffer); });
     if (n < 0) return last_errno();
     if (n == 0) return {};
     for (ssize_t at = 0; at < n;) {
@@ -361,7 +380,7 @@ Result<void> lock_file(int fd, FileLock how) {
   struct flock whole {};
   whole.l_type = how == FileLock::shared ? F_RDLCK : F_WRLCK;
   whole.l_whence = SEEK_SET;
-  const auto r = simple(Op::lock, fd, nullptr, [&] { return ::fcntl(fd, F_OFD_SETLK, &whole); });
+  const auto r = simple({Op::lock, fd, nullptr, 0, 0}, [&] { return ::fcntl(fd, F_OFD_SETLK, &whole); });
   return !r && is_errno(r.error(), EACCES) ? errno_code(EAGAIN) : r;
 }
 
@@ -373,7 +392,7 @@ void unlock_file(int fd) noexcept {
 }
 
 Result<void> lock(int fd, bool exclusive) {
-  return simple(Op::flock, fd, nullptr, [&] { return ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB); });
+  return simple({Op::flock, fd, nullptr, 0, 0}, [&] { return ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB); });
 }
 
 }  // namespace ecfs::lower

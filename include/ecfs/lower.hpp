@@ -23,22 +23,36 @@ namespace ecfs::lower {
 // What a call is about to do, for tests that record the stream of calls or make one fail.
 enum class Op : std::uint8_t {
   open, pread, pwrite, ftruncate, fallocate, seek, fsync, stat, mkdir, mknod, symlink, link, unlink, rename,
-  readlink, chmod, chown, utimens, getxattr, setxattr, listxattr, removexattr, getdents, statvfs, flock, lock
+  readlink, chmod, chown, utimens, getxattr, setxattr, listxattr, removexattr, getdents, statvfs, flock, lock, syncfs
 };
 struct Call {
   Op op;
   int fd;                 // the descriptor, or the directory's
-  const char* name;       // the component, or null
+  const char* name;       // the component, or the extended attribute, or null
   std::uint64_t offset;   // pwrite, pread, ftruncate (the size), fallocate
   std::size_t length;
+  std::span<const std::uint8_t> data{};  // pwrite: what is written; setxattr: the value; symlink: the target
+  int flags = 0;                // open; fallocate: its mode; rename; unlink: AT_REMOVEDIR; fsync: 1 for fdatasync; setxattr
+  mode_t mode = 0;              // open, mkdir, mknod, chmod
+  dev_t rdev = 0;               // mknod
+  uid_t uid = 0;                // chown
+  gid_t gid = 0;
+  int fd2 = -1;                 // rename, link: the directory, or the descriptor, where the object comes from
+  const char* name2 = nullptr;  // its name there; the xattr calls: the component that the attribute is of
 };
 struct Verdict {
   int error = 0;                                          // fail with this errno, or
   std::size_t limit = static_cast<std::size_t>(-1);       // move at most so many bytes (one short read or write)
 };
 using Hook = std::function<Verdict(const Call&)>;
-// Null to take it away. Not while other threads are in a call.
-void set_hook(Hook hook);
+// What became of a call, told after it: its errno, or 0 and what it answered (the new descriptor; bytes moved).
+struct Outcome {
+  int error = 0;
+  std::int64_t value = 0;
+};
+using Observer = std::function<void(const Call&, const Outcome&)>;
+// Null to take them away. Not while other threads are in a call.
+void set_hook(Hook hook, Observer observer = nullptr);
 
 Result<UniqueFd> open_at(int dir, const char* name, int flags, mode_t mode = 0);  // adds O_CLOEXEC | O_NOFOLLOW
 // An absolute or relative path as the user gave it; links are followed. Only for the volume's root.
@@ -60,6 +74,7 @@ Result<void> fallocate(int fd, int mode, std::uint64_t off, std::uint64_t len);
 // lseek(2); ENXIO as there. Moves the descriptor's offset, which nothing else uses.
 Result<std::uint64_t> seek(int fd, std::uint64_t off, int whence);
 Result<void> fsync(int fd, bool data_only);
+Result<void> syncfs(int fd);  // the whole lower filesystem that `fd` is on
 void will_need(int fd, std::uint64_t off, std::uint64_t len) noexcept;  // posix_fadvise; advice cannot fail usefully
 // Sets or clears O_NOATIME on the open file description; false where only the owner may.
 bool set_noatime(int fd, bool on) noexcept;
