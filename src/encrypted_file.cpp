@@ -53,8 +53,9 @@ Result<EncryptedFile> EncryptedFile::open(UniqueFd fd, const KeyRing& keys, Opti
   return file;
 }
 
-Result<void> EncryptedFile::refresh(std::uint64_t lower_bytes, bool mend, bool lost_header_is_empty) {
+Result<void> EncryptedFile::refresh(std::uint64_t lower_bytes, bool mend, bool lost_header_is_empty, bool inode_may_lag) {
   options_.writable = mend;
+  options_.inode_may_lag = inode_may_lag;
   options_.lost_header_is_empty = lost_header_is_empty;
   hint_differed_from_.reset();
   if (lower_bytes > 0) return settle_quietly(lower_bytes);
@@ -131,6 +132,7 @@ Result<void> EncryptedFile::settle(std::uint64_t lower_bytes) {
     tail_block_ = last;
     tail_length_ = *length;
     size_ = plain_size_of(*pages, *length);
+    if (options_.inode_may_lag && *pages == says.pages && says.hint && *says.hint != *length) return keep_told_length(last, *says.hint);
   } else if (*pages == says.pages && says.hint) {
     // Damaged: its length can't be asked. The hint stands, and reads of the block fail.
     size_ = plain_size_of(*pages, *says.hint);
@@ -138,6 +140,17 @@ Result<void> EncryptedFile::settle(std::uint64_t lower_bytes) {
   if (says.hint && lower_size(size_) != lower_bytes) hint_differed_from_ = std::min(size_, plain_size_of(says.pages, *says.hint));
   if (options_.writable && length && lower_size(size_) != lower_bytes) return cut_lower(size_);
   return {};
+}
+
+// The last block, which is in tail_, becomes as long as the lower size tells: what an append that was cut added goes, and what a truncation that
+// was cut took away are zeros.
+Result<void> EncryptedFile::keep_told_length(std::uint64_t last, std::size_t told) {
+  size_ = plain_size_of(last + 1, told);
+  tail_block_ = kNoBlock;
+  if (!options_.writable) return {};  // reads keep to size_
+  std::uint8_t* plain = scratch().first.reserve(kPage).data();
+  std::memcpy(plain, tail_.get(), payload(last));  // zeros behind its length
+  return store_block(last, {plain, told});
 }
 
 // Number of pages up to the last one that is not a hole. Zero pages at the end are a growth whose data never reached the disk.
@@ -422,14 +435,24 @@ Result<void> EncryptedFile::grow(std::uint64_t size) {
 }
 
 // Down to the block's end, the block with its new length, then the hint.
+// A new last block that is a hole, or shorter than it is to be (the file grew behind it), must be on the disk first: were it lost by a cut and the
+// cutting off not, the file would end before what it had. Without room for it, space is made first.
 Result<void> EncryptedFile::shrink(std::uint64_t size) {
   const std::uint64_t last = block_count(size) - 1;
   const std::size_t length = last_length(size);
   std::uint8_t* plain = scratch().first.reserve(kPage).data();
   const auto present = load_for_update(last, plain);
   if (!present) return present.error();
+  bool stored = *present == length;
+  if (*present < length) {
+    const auto r = store_block(last, {plain, length});
+    if (!r && !is_errno(r.error(), ENOSPC) && !is_errno(r.error(), EDQUOT)) return r;
+    stored = r.has_value();
+    // Where nothing can be synced (EINVAL), nothing is lost by not waiting for it.
+    if (const auto s = stored ? lower::fsync(fd(), true) : Result<void>(); !s && !is_errno(s.error(), EINVAL)) return s;
+  }
   if (const auto r = lower::ftruncate(fd(), page_off(last + 1)); !r) return r;
-  if (*present != length) {
+  if (!stored) {
     if (const auto r = store_block(last, {plain, length}); !r) {
       // Everything behind the block is gone; what is left says what the size is.
       (void)settle(page_off(last + 1));

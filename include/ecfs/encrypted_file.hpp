@@ -29,6 +29,9 @@ class EncryptedFile {
     // The file may have been written by a session that was cut: a page 0 of zeros then means that its first write never
     // reached the disk, and that it is empty. Otherwise such a file is damaged.
     bool lost_header_is_empty = false;
+    // A session was cut, and the file's inode is from before it: the last block may be newer than the size, whose change never reached the
+    // disk while the page, written in place, did. What the lower size tells is then what the file has, as stat has told already.
+    bool inode_may_lag = false;
     bool noatime = false;  // reads never move the lower file's atime
   };
 
@@ -41,8 +44,8 @@ class EncryptedFile {
   // A file that others may change between two uses of it: nothing is read yet, and before each use there is a refresh.
   static EncryptedFile unread(UniqueFd fd, const KeyRing& keys, Options options) { return EncryptedFile(std::move(fd), keys, options); }
   // Forgets what is known of the file and learns it anew, while a lock keeps the others out. `mend`: a wrong size hint is set right, for which
-  // the lock must be exclusive. `lost_header_is_empty`: as in Options.
-  Result<void> refresh(std::uint64_t lower_bytes, bool mend, bool lost_header_is_empty);
+  // the lock must be exclusive. The others: as in Options.
+  Result<void> refresh(std::uint64_t lower_bytes, bool mend, bool lost_header_is_empty, bool inode_may_lag);
 
   std::uint64_t size() const noexcept { return size_; }
   // Whether reading leaves the lower file's atime as it is, from here on. It goes on moving where only the file's owner may ask for that.
@@ -78,6 +81,7 @@ class EncryptedFile {
   Result<void> cut_lower(std::uint64_t size) const;
   Result<void> settle(std::uint64_t lower_bytes);
   Result<void> settle_quietly(std::uint64_t lower_bytes);
+  Result<void> keep_told_length(std::uint64_t last, std::size_t told);
   Result<std::uint64_t> last_nonzero_page(std::uint64_t pages) const;
   bool block_is_hole(std::uint64_t block) const;
 

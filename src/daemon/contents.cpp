@@ -80,6 +80,7 @@ Result<Filesystem::FilePtr> Filesystem::keep_open(const NodePtr& node, UniqueFd 
   if (config_.changes_beneath)
     return nodes_.files.put(node, std::make_shared<OpenFile>(EncryptedFile::unread(std::move(fd), config_.keys, options), refused));
   options.lost_header_is_empty = config_.marker.in_cut(st.st_ctim);
+  options.inode_may_lag = config_.marker.any_cut() && !options.lost_header_is_empty;
   auto file = EncryptedFile::open(std::move(fd), config_.keys, options, static_cast<std::uint64_t>(st.st_size));
   if (!file) return file.error();
   return nodes_.files.put(node, std::make_shared<OpenFile>(std::move(*file), refused));

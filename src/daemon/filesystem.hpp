@@ -179,6 +179,7 @@ class Filesystem {
   bool still_there(Node& node, const Link& link, int dir);
   bool record_is_current(const OpenDir& dir) const;
   bool in_cut(const timespec& ctime);
+  bool any_cut();  // of whatever time
   // The same, having looked whether another mount has been cut since.
   bool cut_since(const timespec& ctime);
   // No other mount of the volume changes names while this lives; one thread at a time. Taken before names_mutex_.

@@ -257,6 +257,11 @@ Result<void> SessionMarker::write(int lower_root, int fd, bool running) {
 Result<void> SessionMarker::end(int lower_root) {
   if (!written_) return {};
   written_ = false;
+  // Without the marker nothing that is still on its way to the disk would be in doubt after a power cut.
+  if (const auto s = lower::syncfs(lower_root); !s) {
+    held_ = nullptr;
+    return s;
+  }
   Result<void> done;
   if (cuts_.empty()) {
     done = lower::unlink_at(lower_root, name_.c_str(), false);

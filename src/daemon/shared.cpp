@@ -80,6 +80,11 @@ bool Filesystem::in_cut(const timespec& ctime) {
   return config_.marker.in_cut(ctime);
 }
 
+bool Filesystem::any_cut() {
+  const std::lock_guard lock(root_mutex_);
+  return config_.marker.any_cut();
+}
+
 bool Filesystem::cut_since(const timespec& ctime) {
   if (!config_.shared) return false;
   const std::lock_guard lock(root_mutex_);
@@ -121,11 +126,15 @@ Result<Filesystem::LowerLock> Filesystem::take_file(const NodePtr& node, OpenFil
   if (access == Access::replace) return held;
   const auto lower_bytes = static_cast<std::uint64_t>(st->st_size);
   const bool mend = access == Access::write && open.refused == 0;
-  auto fresh = open.file.refresh(lower_bytes, mend, open.in_cut);
-  if (!open.in_cut && ((!fresh && fresh.error().category() == ecfs_category()) || (fresh && open.file.hint_differed_from())) &&
-      cut_since(st->st_ctim)) {
+  // Whether a mount beside us was cut, and the file is one that it changed, is to be known before anything is mended.
+  const bool older = !open.in_cut && any_cut();
+  auto fresh = open.file.refresh(lower_bytes, mend && !older, open.in_cut, false);
+  const bool doubtful = !open.in_cut && (fresh ? open.file.hint_differed_from().has_value() : fresh.error().category() == ecfs_category());
+  if (doubtful && cut_since(st->st_ctim)) {
     open.in_cut = true;
-    fresh = open.file.refresh(lower_bytes, mend, true);
+    fresh = open.file.refresh(lower_bytes, mend, true, false);
+  } else if (older && (mend || doubtful)) {
+    fresh = open.file.refresh(lower_bytes, mend, false, true);
   }
   if (!fresh) return fresh.error();
   return held;

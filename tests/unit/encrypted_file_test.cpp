@@ -2,6 +2,7 @@
 // EncryptedFile against a byte vector. ECFS_SEED chooses another sequence, ECFS_STEPS its length.
 #include "ecfs/encrypted_file.hpp"
 
+#include "ecfs/lower.hpp"
 #include "file_model.hpp"
 
 namespace {
@@ -339,6 +340,81 @@ TEST_SUITE("file model") {
       CHECK(read_all(*file) == model);
       CHECK(lower_bytes(fd.get()) == lower_size(model.size()));
     }
+  }
+
+  TEST_CASE("size hints: of an inode that lags behind its pages after a cut, the size that was told counts") {
+    const KeyRing keys = key_ring();
+    const Bytes model = counting(9000, 5);
+    for (const std::uint64_t told : {8990u, 9100u, 8001u, 12064u}) {  // the block longer than its hint, and shorter; in the same block
+      CAPTURE(told);
+      Bytes expected = model;
+      expected.resize(told);
+      const UniqueFd fd = file_with(model, keys);
+      REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(lower_size(told))) == 0);
+      {
+        const auto file = open_again(fd.get(), keys, {.writable = false, .inode_may_lag = true});
+        REQUIRE(file);
+        CHECK(file->size() == told);
+        CHECK(read_all(*file) == expected);
+        CHECK(!file->hint_differed_from());
+      }
+      {
+        auto file = open_again(fd.get(), keys, {.inode_may_lag = true});
+        REQUIRE(file);
+        CHECK(read_all(*file) == expected);
+        const std::uint8_t more = 1;
+        REQUIRE(file->write(told, {&more, 1}));  // nothing of what was cut off comes back
+        expected.push_back(more);
+        CHECK(read_all(*file) == expected);
+      }
+      const auto file = open_again(fd.get(), keys);  // and is gone for good
+      REQUIRE(file);
+      CHECK(read_all(*file) == expected);
+      CHECK(!file->hint_differed_from());
+    }
+    // Zero pages at the end are another matter: an inode from before the cut has none.
+    const UniqueFd fd = file_with(model, keys);
+    REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(lower_size(20000))) == 0);
+    const auto file = open_again(fd.get(), keys, {.inode_may_lag = true});
+    REQUIRE(file);
+    CHECK(file->hint_differed_from() == 9000);
+  }
+
+  TEST_CASE("shrinking into zeros that no block holds writes and syncs them before the rest goes") {
+    const KeyRing keys = key_ring();
+    for (const bool hole : {true, false})
+      for (const std::uint64_t size : {3500u, 6000u}) {
+        CAPTURE(hole);
+        CAPTURE(size);
+        const UniqueFd fd = file_with(hole ? Bytes{} : counting(size - 100, 5), keys);
+        auto file = open_again(fd.get(), keys);
+        REQUIRE(file);
+        REQUIRE(file->truncate(20000));
+        std::vector<lower::Op> calls;
+        lower::set_hook([&](const lower::Call& c) -> lower::Verdict {
+          if (c.op == lower::Op::pwrite || c.op == lower::Op::fsync || c.op == lower::Op::ftruncate) calls.push_back(c.op);
+          return {};
+        });
+        CHECK(file->truncate(size));
+        lower::set_hook(nullptr);
+        using lower::Op;
+        CHECK(calls == std::vector<Op>{Op::pwrite, Op::fsync, Op::ftruncate, Op::ftruncate});
+        // Without room for the block, there is when the rest has gone.
+        REQUIRE(file->truncate(30000));
+        REQUIRE(file->punch(0, 20000));
+        bool cut = false;
+        lower::set_hook([&](const lower::Call& c) -> lower::Verdict {
+          cut = cut || c.op == Op::ftruncate;
+          return {.error = c.op == Op::pwrite && !cut ? ENOSPC : 0};
+        });
+        CHECK(file->truncate(15000));
+        lower::set_hook(nullptr);
+        CHECK(file->size() == 15000);
+        CHECK(read_all(*file) == Bytes(15000));
+        const auto again = open_again(fd.get(), keys);
+        REQUIRE(again);
+        CHECK(read_all(*again) == Bytes(15000));
+      }
   }
 
   TEST_CASE("growth whose data never reached the disk: the zero pages go, however many") {

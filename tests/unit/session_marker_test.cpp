@@ -108,6 +108,31 @@ TEST_SUITE("filesystem") {
     CHECK(TestVolume::lower_names(r.dir.path()) == std::set<std::string>{"ecfs.session"});
   }
 
+  TEST_CASE("session marker: everything is on the disk before it goes") {
+    for (const Kind kind : {Kind::exclusive, Kind::shared}) {
+      Root r;
+      auto m = SessionMarker::begin(r.fd.get(), kind);
+      REQUIRE(m);
+      std::vector<Op> calls;
+      {
+        const LowerHook hook([&](const Call& c) -> Verdict {
+          if (c.op == Op::syncfs || c.op == Op::unlink) calls.push_back(c.op);
+          return {};
+        });
+        CHECK(m->end(r.fd.get()));
+      }
+      CHECK(calls == std::vector<Op>{Op::syncfs, Op::unlink});
+      auto again = SessionMarker::begin(r.fd.get(), kind);
+      REQUIRE(again);
+      {
+        const LowerHook hook([](const Call& c) -> Verdict { return {.error = c.op == Op::syncfs ? EIO : 0}; });
+        CHECK(is_errno(again->end(r.fd.get()).error(), EIO));
+      }
+      // What may be lost is in doubt.
+      CHECK(SessionMarker::begin(r.fd.get(), kind).value().any_cut());
+    }
+  }
+
   TEST_CASE("session marker: a reader beside a running writer doubts all since the writer's start") {
     Root r;
     const timespec before = r.touch();

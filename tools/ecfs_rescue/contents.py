@@ -104,8 +104,8 @@ class Contents:
 
     damage: (kind, offset, length, reason), offset and length in the plaintext."""
 
-    def __init__(self, keys, fd, lower_size, after_cut):
-        self._keys, self._fd, self._lower_size, self._after_cut = keys, fd, lower_size, after_cut
+    def __init__(self, keys, fd, lower_size, after_cut, before_cut):
+        self._keys, self._fd, self._lower_size, self._after_cut, self._before_cut = keys, fd, lower_size, after_cut, before_cut
         self._pages = lower_size // PAGE
         self._hint = hinted_size(lower_size)
         self._last = None  # (index, length) of the last block so far, length None where it is damaged
@@ -176,12 +176,19 @@ class Contents:
                     block = page if index or page is None else page[HEADER:]
                     if block is not None and is_zero(block):
                         continue
-                    data = None if block is None else open_block(cipher, index, block)
+                    data = None if block is None else self._as_told(index, open_block(cipher, index, block))
                     self._last = index, None if data is None else len(data)
                     if data is None:
                         self._bad_block(index, reason or "does not authenticate")
                     else:
                         yield block_start(index), data
+
+    def _as_told(self, index, data):
+        """Of a file that is older than a session that was cut, a last block newer than its inode is as long as the hint says."""
+        if data is None or not self._before_cut or self._hint is None or index != self._pages - 1:
+            return data
+        length = self._hint - block_start(index)
+        return data[:length].ljust(length, b"\0")
 
     def _bad_block(self, index, reason):
         if self._run and self._run[1] == index - 1 and self._run[2] == reason:

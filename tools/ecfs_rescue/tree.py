@@ -81,7 +81,7 @@ class Entry:
         except OSError as e:
             return self._unread(f"cannot be opened: {why(e)}")
         try:
-            contents = Contents(self._walker.keys, fd, st.st_size, self._walker.after_cut(st))
+            contents = Contents(self._walker.keys, fd, st.st_size, self._walker.after_cut(st), self._walker.before_cut(st))
             for offset, data in contents.read():
                 consume(offset, data)
             for kind, offset, length, detail in contents.damage:
@@ -107,7 +107,7 @@ class Entry:
         except OSError:
             return size or 0
         try:
-            return Contents(self._walker.keys, fd, st.st_size, self._walker.after_cut(st)).measure()
+            return Contents(self._walker.keys, fd, st.st_size, self._walker.after_cut(st), self._walker.before_cut(st)).measure()
         except OSError:
             return size or 0
         finally:
@@ -138,6 +138,10 @@ class Walker:
 
     def after_cut(self, st):
         return any(first <= st.st_ctime_ns <= last for first, last in self._spans)
+
+    def before_cut(self, st):
+        """Some session was cut, but none since the inode last changed, as far as that reached the disk."""
+        return bool(self._spans) and not self.after_cut(st)
 
     def walk(self, visit):
         """visit(entry) for each object, a directory before what is in it. In order of names."""
