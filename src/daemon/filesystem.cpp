@@ -313,7 +313,7 @@ Result<std::string> Filesystem::target_named(const Place& at, const struct stat&
 
 // A conflict copy of a link names the same target file as the link, and a copy of a directory has copies of the links in it. Where that can't
 // be known, there may be one.
-bool Filesystem::target_is_shared(const NodePtr& parent, const Place& at, const std::string& target) {
+bool Filesystem::target_is_shared(const NodePtr& parent, const Place& at, const struct stat& st, const std::string& target) {
   const bool any_name = at.copy || plain_names();  // else only copies are copies of this one
   if (!any_name && !config_.changes_beneath) {
     // Once for the directory; where this fails it is looked through each time.
@@ -326,6 +326,7 @@ bool Filesystem::target_is_shared(const NodePtr& parent, const Place& at, const 
     bool shared = false;
     const auto scanned = lower::read_dir(fd->get(), 0, [&](const lower::Dirent& d) {
       if ((d.type != DT_LNK && d.type != DT_UNKNOWN) || d.name == at.name.name) return true;
+      if (d.ino == st.st_ino) return true;  // another name of this link, which its link count tells
       if (!any_name && copy_readings(d.name).empty()) return true;
       const auto text = lending(at.fd(), S_IXUSR, [&] { return lower::readlink_at(at.fd(), std::string(d.name).c_str()); });
       // EINVAL: no link.
@@ -368,13 +369,13 @@ Result<void> Filesystem::keep_target_file(const std::string& name) {
 Result<void> Filesystem::keep_shared_target(const NodePtr& parent, const Place& at, const struct stat& st) {
   const auto target = target_named(at, st);
   if (!target) return target.error();
-  return target->empty() || !target_is_shared(parent, at, *target) ? Result<void>() : keep_target_file(*target);
+  return target->empty() || !target_is_shared(parent, at, st, *target) ? Result<void>() : keep_target_file(*target);
 }
 
 Result<std::string> Filesystem::target_file_of(const NodePtr& parent, const Place& at, const struct stat& st) {
   auto target = target_named(at, st);
   if (!target || target->empty()) return target;
-  if (target_is_shared(parent, at, *target)) {
+  if (target_is_shared(parent, at, st, *target)) {
     // The link's other names may be in other directories, where there is no copy of it.
     if (st.st_nlink > 1)
       if (const auto kept = keep_target_file(*target); !kept) return kept.error();

@@ -385,7 +385,7 @@ class Filesystem {
   void lose_name(const Victim& victim, const Link& name);
   // The `ecfs.target.H` that a link names, empty where it names none.
   Result<std::string> target_named(const Place& at, const struct stat& st) const;
-  bool target_is_shared(const NodePtr& parent, const Place& at, const std::string& target);
+  bool target_is_shared(const NodePtr& parent, const Place& at, const struct stat& st, const std::string& target);
   Result<void> keep_target_file(const std::string& name);
   Result<void> keep_shared_target(const NodePtr& parent, const Place& at, const struct stat& st);
   // The `ecfs.target.H` that goes with the name which a link is about to lose, empty where none does.
