@@ -90,6 +90,8 @@ std::string status_json(const StatusContext& c) {
     messages[m.name] = {{"count", m.count}, {"total_ns", m.total_ns}, {"max_ns", m.max_ns}, {"mean_ns", m.total_ns / m.count}};
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
   NodeTable& nodes = c.fs.nodes();
   const auto& d = c.fs.damage();
   const auto uptime = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - c.started).count();
@@ -104,6 +106,8 @@ std::string status_json(const StatusContext& c) {
       {"pid", ::getpid()},
       {"uptime_seconds", uptime},
       {"messages", messages},
+      // The kernel counts in 512 bytes what this process made dirty on a filesystem with a disk. /proc/PID/io, which says the same, is closed.
+      {"lower_bytes_written", static_cast<std::uint64_t>(usage.ru_oublock) * 512},
       {"caches",
        {{"nodes", nodes.size()},
         {"directories", nodes.dirs.size()},

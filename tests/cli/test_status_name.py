@@ -21,6 +21,7 @@ def test_status():
         m = s["messages"]["WRITE"]
         assert m["count"] == 1 and m["total_ns"] >= m["max_ns"] > 0 and m["mean_ns"] == m["total_ns"] // m["count"], m
         assert set(s["caches"]) >= {"nodes", "directories", "files", "pinned"}
+        assert isinstance(s["lower_bytes_written"], int) and s["lower_bytes_written"] >= 0
         assert 0 < s["descriptors"]["open"] <= s["descriptors"]["limit"]
         assert all(v == 0 for v in s["damage"].values()) and set(s["damage"]) >= {"blocks", "headers", "names", "foreign"}
         text = check(ecfs("status", target + "/"), 0, err="").out

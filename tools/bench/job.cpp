@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,27 +20,6 @@ int open_directory(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) throw CallFailed("opening", path, errno);
   return fd;
-}
-
-// Time for a program to end by itself after it was told to.
-constexpr int kPatienceMs = 5000;
-
-// Reads until every writer is gone. Ends the program's process group at Ctrl-C, but still waits for it.
-std::string read_output(int fd, pid_t program) {
-  std::string text;
-  char buffer[4096];
-  bool told = false, killed = false;
-  for (;;) {
-    if (interrupted() && !told) ::kill(-program, SIGTERM), told = true;
-    pollfd waiting{fd, POLLIN, 0};
-    const int ready = ::poll(&waiting, 1, told ? kPatienceMs : 500);
-    if (ready == 0 && told && !killed) ::kill(-program, SIGKILL), killed = true;
-    if (ready <= 0) continue;
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return text;
-    text.append(buffer, static_cast<std::size_t>(n));
-  }
 }
 
 }  // namespace
@@ -82,7 +58,7 @@ void Job::measure(std::string_view name, double amount, const std::function<void
   const Figure& f = figure(name);
   meter_.start();
   work();
-  Sample sample{f.name, 0, meter_.stop()};
+  Sample sample{f.name, 0, amount, meter_.stop()};
   sample.value = f.kind == Kind::seconds ? sample.cost.wall : amount / sample.cost.wall;
   samples_.push_back(std::move(sample));
 }
@@ -95,7 +71,7 @@ void Job::measure_values(const std::function<std::vector<std::pair<std::string, 
   meter_.start();
   const auto values = work();
   const Cost cost = meter_.stop();
-  for (const auto& [name, value] : values) samples_.push_back({figure(name).name, value, cost});
+  for (const auto& [name, value] : values) samples_.push_back({figure(name).name, value, 0, cost});
 }
 
 void Job::threads(unsigned count, const std::function<void(Calls&, unsigned)>& work) {
@@ -134,21 +110,7 @@ Output Job::run(const std::vector<std::string>& args, const std::string& below) 
     if (const auto at = arg.find(directory_); at != arg.npos) arg.erase(at, directory_.size());
     calls_.trace().add(arg);
   }
-  auto pipe = make_pipe();
-  if (!pipe) throw std::system_error(pipe.error(), args[0]);
-  const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  SpawnOptions how;
-  how.stdin_fd = nothing.get();
-  how.stdout_fd = how.stderr_fd = pipe->second.get();
-  how.directory = path(below);
-  how.own_group = how.plain_messages = true;
-  const auto pid = spawn(args, how);
-  pipe->second.reset();
-  if (!pid) throw std::system_error(pid.error(), "running " + args[0]);
-  Output output;
-  output.text = read_output(pipe->first.get(), *pid);
-  output.status = wait_for(*pid);
-  check_interrupt();
+  Output output = run_to_end(args, {.directory = path(below), .input_file = {}});
   if (output.status != 0)
     throw std::runtime_error(args[0] + ": " + describe_status(output.status) + ": " +
                              output.text.substr(output.text.size() - std::min<std::size_t>(output.text.size(), 500)));

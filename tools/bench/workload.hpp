@@ -27,6 +27,7 @@
 #include "calls.hpp"
 #include "ecfs/unique_fd.hpp"
 #include "meter.hpp"
+#include "program.hpp"
 #include "random.hpp"
 
 namespace ecfs::bench {
@@ -77,12 +78,8 @@ constexpr double kibibytes(std::uint64_t bytes) { return static_cast<double>(byt
 struct Sample {
   std::string figure;
   double value = 0;
+  double amount = 0;  // what measure() was given
   Cost cost;
-};
-
-struct Output {
-  int status = 0;    // wait status
-  std::string text;  // standard output, and standard error in its place
 };
 
 struct JobSettings {

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "ecfs/error.hpp"
+
 namespace ecfs {
 namespace {
 
@@ -45,6 +47,33 @@ void line(std::string_view kind, std::string_view text) {
 }
 
 }  // namespace
+
+Exit exit_of(std::error_code ec, Exit otherwise) {
+  if (ec.category() != ecfs_category()) return otherwise;
+  switch (static_cast<Errc>(ec.value())) {
+    case Errc::wrong_passphrase:
+    case Errc::bad_passphrase:
+      return Exit::passphrase;
+    case Errc::damaged_volume:
+    case Errc::kdf_too_costly:
+      return Exit::damaged_volume;
+    case Errc::unsupported_format:
+      return Exit::unsupported;
+    case Errc::not_a_volume:
+      return Exit::no_volume;
+    case Errc::volume_exists:
+      return Exit::volume_exists;
+    case Errc::locked:
+      return Exit::lower_in_use;
+    case Errc::damaged_header:
+    case Errc::damaged_block:
+    case Errc::damaged_directory:
+    case Errc::damaged_name:
+    case Errc::crypto_failure:
+      break;
+  }
+  return Exit::failure;
+}
 
 Failure failure_of(std::error_code ec, std::string what, Exit otherwise, std::string hint) {
   return {exit_of(ec, otherwise), std::move(what), ec.message(), std::move(hint)};
