@@ -19,7 +19,7 @@ import uml
 from common import ECFS, equal, run, true
 from kills import verify
 
-CUTS = int(os.environ.get('ECFS_CUTS', '10'))
+CUTS = int(os.environ.get('ECFS_CUTS', '5'))
 SEED = int(os.environ.get('ECFS_SEED', random.SystemRandom().randrange(1 << 30)))
 # Starting that kernel is most of the time: the work is shared out over the rounds, so that each gets far.
 TURNS = (('log', 'fixed', 'editor', 'hasty', 'names'), ('log', 'delete', 'names'), ('git', 'fixed'), ('wal', 'log', 'hasty', 'editor'))
