@@ -554,6 +554,15 @@ def umount(target, flags, timeout=10):
     return False
 
 
+def loop_devices():
+    """((name, what tells its file from every other), path of the file) of each."""
+    if os.geteuid() != 0 or not shutil.which('losetup'):
+        return []
+    listing = subprocess.run(['losetup', '-l', '-n', '--raw', '-O', 'NAME,BACK-INO,BACK-MAJ:MIN,BACK-FILE'], capture_output=True, text=True).stdout
+    fields = [line.split(' ', 3) for line in listing.splitlines()]
+    return [(tuple(f[:3]), f[3].strip()) for f in fields if len(f) == 4]
+
+
 def clean_up(top, keep=False):
     """By what is there, not by what was meant to be."""
     complaints = []
@@ -563,6 +572,8 @@ def clean_up(top, keep=False):
     def ours():
         return [m for m in mounts() if m[0].startswith(prefix)]
 
+    # Before anything is unmounted: a device over a file on a filesystem that is gone does not tell where its file was.
+    loops = [(device, file) for device, file in loop_devices() if file.startswith(prefix)]
     users = []
     with contextlib.suppress(OSError):
         with open(os.path.join(top, 'users')) as f:
@@ -589,12 +600,10 @@ def clean_up(top, keep=False):
             time.sleep(0.1)
     if ours():
         complaints.append('still mounted: %s' % ours())
-    if os.geteuid() == 0 and shutil.which('losetup'):
-        listing = subprocess.run(['losetup', '-l', '-n', '-O', 'NAME,BACK-FILE'], capture_output=True, text=True).stdout
-        for line in listing.splitlines():
-            device, _, file = line.strip().partition(' ')
-            if file.strip().startswith(prefix):
-                subprocess.run(['losetup', '-d', device])
+    now = {device for device, _ in loop_devices()}
+    for device, _ in loops:
+        if device in now:
+            subprocess.run(['losetup', '-d', device[0]])
     import pwd
     for name in users:
         try:

@@ -36,6 +36,7 @@ def snapshots(env, kind, usual):
         n = min(AT_ONCE, cuts - done)
         said += one_run(env, kind, hold, SEED + done, n, rng)
         done += n
+    env.release(hold)
     print('  %d snapshots of %s, %d things said to be synced, seed %d' % (done, kind, said, SEED))
 
 
