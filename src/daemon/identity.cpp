@@ -219,4 +219,13 @@ bool changes_owner(pid_t thread) {
   return is_one_of(system_call(thread).number, kChanging);
 }
 
+unsigned long write_flags(pid_t thread) {
+  SystemCall call = system_call(thread);
+  if (call.number != SYS_pwritev2) return 0;
+  unsigned long arguments[6] = {};  // the last is the flags
+  call.arguments >> std::hex;
+  for (auto& a : arguments) call.arguments >> a;
+  return call.arguments ? arguments[5] : 0;
+}
+
 }  // namespace ecfs::daemon

@@ -78,5 +78,7 @@ auto as_caller(const Caller& caller, Call call) -> decltype(call()) {
 bool only_reads(pid_t thread, ino_t file);
 // Likewise: in chown(2) or one of its kind?
 bool changes_owner(pid_t thread);
+// The RWF_... flags of the pwritev2(2) that it is in; 0 in every other call, and where it cannot be known.
+unsigned long write_flags(pid_t thread);
 
 }  // namespace ecfs::daemon

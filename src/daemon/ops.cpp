@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "daemon/ops.hpp"
 
-#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <new>
 #include <string>
 #include <vector>
@@ -248,14 +246,7 @@ void on_read(fuse_req_t req, fuse_ino_t id, std::size_t size, off_t off, fuse_fi
 // thread is looked at, which waits in its call (proc_pid_syscall(5)).
 bool appends(int open_flags, pid_t writer) {
   constexpr unsigned long kNoAppend = 0x20;  // RWF_NOAPPEND, newer than Debian 12's headers
-  unsigned long arguments[6] = {};  // the last is pwritev2's flags
-  long number = -1;
-  std::ifstream file("/proc/" + std::to_string(writer) + "/syscall");
-  if (file >> number && number == SYS_pwritev2) {
-    file >> std::hex;
-    for (auto& a : arguments) file >> a;
-  }
-  const unsigned long flags = file ? arguments[5] : 0;
+  const unsigned long flags = write_flags(writer);
   return (flags & RWF_APPEND) || ((open_flags & O_APPEND) && !(flags & kNoAppend));
 }
 
