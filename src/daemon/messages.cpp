@@ -256,16 +256,6 @@ ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
       continue;
     }
     switch (header.opcode) {
-      case FUSE_MKNOD:
-      case FUSE_MKDIR:
-      case FUSE_SYMLINK:
-      case FUSE_CREATE:
-      case kTmpfile:
-        if (keep_labels_) now.label = label_in(header.opcode, buffer, got);
-        break;
-      default: break;
-    }
-    switch (header.opcode) {
       case FUSE_WRITE: {
         fuse_write_in in;
         now.kill_suidgid = body(buffer, got, in) && (in.write_flags & FUSE_WRITE_KILL_SUIDGID);
@@ -288,7 +278,14 @@ ssize_t Messages::read(int fd, void* buffer, std::size_t size) {
         if (body(buffer, got, in)) now.init_flags = in.flags, now.init_flags2 = in.flags & kInitExt ? in.flags2 : 0;
         break;
       }
+      case FUSE_MKNOD:
+      case FUSE_MKDIR:
+      case FUSE_SYMLINK:
+      case FUSE_CREATE:
+        if (keep_labels_) now.label = label_in(header.opcode, buffer, got);
+        break;
       case kTmpfile:
+        if (keep_labels_) now.label = label_in(header.opcode, buffer, got);
         answer_tmpfile(fd, buffer, got);
         continue;
       case kStatx:

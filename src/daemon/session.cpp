@@ -366,7 +366,8 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
 
   const double timeout = changes_beneath ? kSecond : kDay;
   Running running{{fs, timeout, config.noxattr, config.acl, changes_beneath}, {fs, timeout}};
-  if (!config.noxattr && kernel_has_selinux()) running.messages.ask_for_labels();
+  const bool selinux = kernel_has_selinux();
+  if (!config.noxattr && selinux) running.messages.ask_for_labels();
   const StatusContext status{fs, running.messages, config.lower, config.mount,
                              opened.shared ? "shared" : opened.beside_writer ? "read-only beside a writer" : "exclusive"};
 
@@ -374,7 +375,6 @@ std::optional<Failure> run_session(SessionConfig config, std::vector<EpochMaster
   std::vector<std::string> mount_options{"default_permissions"};
   if (opened.read_only) mount_options.push_back("ro");
   mount_options.insert(mount_options.end(), config.fuse_options.begin(), config.fuse_options.end());
-  const bool selinux = kernel_has_selinux();
   if (!selinux && !config.contexts.empty()) spdlog::warn("SELinux is off: its contexts among the mount options are passed over, as mount(8) does");
   // The kernel ends a context at a comma, unless it is in double quotes.
   if (selinux)
