@@ -5,11 +5,10 @@ enough threads. Errors, no hang, and what was synced is there. ECFS_FULL=all fil
 import errno
 import os
 import re
-import subprocess
 
 import common
 import cut_work
-from common import ECFS, data_of, equal, get, need_program, outcome, put, run, same_bytes, true, wait_until
+from common import ECFS, data_of, get, need_program, outcome, put, run, same_bytes, true, wait_until
 from kills import SEED, start, stop, text_of, verify
 
 ROOM = 2  # MiB that the work is left
